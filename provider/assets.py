@@ -1,0 +1,58 @@
+"""The files a sandbox is made of: the program that is its pid 1, and the seccomp profiles. Read once, known by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from provider.errors import ConfigError
+from provider.model import Tier
+
+_DATA = Path(__file__).parent / "data"
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    text: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assets:
+    init_path: Path
+    init_sha256: str
+    profiles: Mapping[Tier, Profile]
+
+
+def load_assets(data: Path = _DATA) -> Assets:
+    """
+    Read and check what the installation should hold.
+
+    Raises:
+        ConfigError: a part is missing, or a profile would protect from nothing.
+    """
+    machine = platform.machine().lower()
+    init = data / "init" / f"sandbox-init-{_MACHINES.get(machine, machine)}"
+    try:
+        program = init.read_bytes()
+        profiles: dict[Tier, Profile] = {
+            tier: _profile((data / "seccomp" / f"{tier}.json").read_text()) for tier in get_args(Tier)
+        }
+    except (OSError, ValueError) as error:
+        message = f"the installation is incomplete: {error}; in a checkout, run `make init seccomp`"
+        raise ConfigError(message) from error
+    return Assets(init_path=init, init_sha256=hashlib.sha256(program).hexdigest(), profiles=profiles)
+
+
+def _profile(text: str) -> Profile:
+    # Docker takes `{}` for "unconfined", without a word.
+    if json.loads(text).get("defaultAction") != "SCMP_ACT_ERRNO":
+        message = "a seccomp profile does not deny by default"
+        raise ValueError(message)
+    return Profile(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())

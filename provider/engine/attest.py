@@ -1,0 +1,147 @@
+"""
+Requested equals applied, or nothing runs.
+
+Three witnesses, each asked about every container before its command is released: the engine's own read-back, field by field; pid
+1, which reports its confinement from inside; and, where the engine is on this machine, the host kernel. Engines drop misspelt or
+unknown options without a word, and some report an option that they ignore (both measured), so one witness is not enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from provider.errors import PlanRejected
+from provider.model import BoxPlan
+
+_NO_CAPABILITY = 0
+_FILTERED = 2
+_CONFIG = frozenset(
+    "Entrypoint Cmd User WorkingDir Hostname OpenStdin StdinOnce Tty StopSignal StopTimeout NetworkDisabled".split()
+)
+"""Parts of a create request, outside HostConfig, that are read back under the same name."""
+
+
+def attest_engine(request: Mapping[str, Any], reported: Mapping[str, Any]) -> None:
+    """
+    Compare a create request with the engine's description of the container.
+
+    Raises:
+        PlanRejected: with every difference.
+    """
+    differences = list(_differences(request, reported))
+    if differences:
+        message = "the engine did not apply the plan: " + "; ".join(differences)
+        raise PlanRejected(message)
+
+
+def _differences(request: Mapping[str, Any], reported: Mapping[str, Any]) -> Iterator[str]:
+    config, host = reported.get("Config") or {}, reported.get("HostConfig") or {}
+    if reported.get("Image") != request["Image"]:
+        yield f"Image is {reported.get('Image')!r}, not {request['Image']!r}"
+    for name in sorted(_CONFIG):
+        yield from _difference(name, request[name], config.get(name))
+    for name, wanted in request["HostConfig"].items():
+        yield from _difference(f"HostConfig.{name}", wanted, host.get(name))
+    labels = config.get("Labels") or {}
+    for name, wanted in request["Labels"].items():
+        yield from _difference(f"label {name}", wanted, labels.get(name))
+    mounted = {mount.get("Destination"): mount for mount in reported.get("Mounts") or []}
+    for mount in request["HostConfig"]["Mounts"]:
+        found = mounted.pop(mount["Target"], None)
+        if mount["Type"] == "bind" and (found is None or found.get("RW") is mount.get("ReadOnly", False)):
+            yield f"mount {mount['Target']} is {found!r}"
+    # Anything else was put there by the image or the daemon; a VOLUME, say.
+    for target in mounted:
+        yield f"an unplanned mount at {target}"
+    networks = set((reported.get("NetworkSettings") or {}).get("Networks") or {})
+    if request["NetworkDisabled"] and not networks <= {"none"}:
+        yield f"it is on networks {sorted(networks)}"
+
+
+def _difference(name: str, wanted: Any, found: Any) -> Iterator[str]:
+    # Engines write an empty list, mapping or text, a zero and a no in any of these forms.
+    if wanted != found and (wanted or found):
+        yield f"{name} is {_short(found)}, not {_short(wanted)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"  # noqa: PLR2004
+
+
+def attest_init(box: BoxPlan, hello: Mapping[str, str]) -> None:
+    """
+    Compare the plan with what pid 1 sees of itself.
+
+    Raises:
+        PlanRejected: with every difference.
+    """
+    runs_filter = box.runtime != "runsc"  # gVisor's own kernel takes the place of the filter
+    expected: dict[str, int | None] = {
+        "protocol": 1,
+        "uid": box.uid,
+        "gid": box.gid,
+        "no_new_privs": 1,
+        "seccomp": _FILTERED if runs_filter else None,
+        "cap_eff": _NO_CAPABILITY,
+        "cap_bnd": _NO_CAPABILITY,
+        "inode": box.workspace.inode if runs_filter else None,
+    }
+    found = {name: _number(hello.get(name), base=16 if name.startswith("cap_") else 10) for name in expected}
+    wrong = [
+        f"{name} is {hello.get(name)}, not {wanted}"
+        for name, wanted in expected.items()
+        if wanted is not None and found[name] != wanted
+    ]
+    if wrong:
+        message = "pid 1 is not confined as planned: " + "; ".join(wrong)
+        raise PlanRejected(message)
+
+
+def _number(text: str | None, *, base: int) -> int | None:
+    try:
+        return int(text or "", base)
+    except ValueError:
+        return None
+
+
+def attest_host(box: BoxPlan, container: str, pid: int) -> bool:
+    """
+    Ask this machine's kernel about a container's first process. False when that process is not to be seen from here.
+
+    Raises:
+        PlanRejected: the kernel does not confirm the plan.
+    """
+    process = Path("/proc", str(pid))
+    try:
+        if container not in (process / "cgroup").read_text():
+            return False  # another process's number: the engine is in a virtual machine, or we are in a container
+        status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    expected = {
+        "NoNewPrivs": "1",
+        "Seccomp": str(_FILTERED),
+        "CapBnd": f"{_NO_CAPABILITY:016x}",
+        "Uid": "\t".join([str(box.uid)] * 4),
+        "Gid": "\t".join([str(box.gid)] * 4),
+    }
+    if box.runtime == "runsc":
+        expected = {}  # that process is gVisor's own; its promises are about what runs inside it
+    wrong = [f"{name} is {status.get(name)!r}" for name, wanted in expected.items() if status.get(name) != wanted]
+    if not _is_workspace(process / "root/workspace", box):
+        wrong.append("/workspace is not the directory that was validated; its name now leads elsewhere")
+    if wrong:
+        message = "the host kernel does not confirm the plan: " + "; ".join(wrong)
+        raise PlanRejected(message)
+    return True
+
+
+def _is_workspace(mounted: Path, box: BoxPlan) -> bool:
+    try:
+        status = mounted.stat()
+    except OSError:
+        return True  # only root may look through /proc/PID/root; pid 1 has vouched for the inode
+    return (status.st_dev, status.st_ino) == (box.workspace.device, box.workspace.inode)

@@ -1,0 +1,298 @@
+"""
+Sandboxes as Docker containers. The only importer of `docker` and `tenacity`.
+
+The SDK is synchronous, so its calls run in worker threads, each with its own deadline; the stream of a container goes through
+`attach.py`, natively. The order create, attach, start, attest is fixed: attached later, the first bytes could be lost; attested
+earlier, there would be no process to look at. Nothing is ever executed in, or copied out of, a living container through the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import docker
+import docker.errors
+import docker.tls
+import requests
+import tenacity
+
+from provider.assets import Assets
+from provider.engine import wire
+from provider.engine.attach import WINDOW, Attachment, attach
+from provider.engine.attest import attest_engine, attest_host, attest_init
+from provider.engine.owner import OWNER_LABEL, is_dead, this_owner
+from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, SandboxError
+from provider.model import Begun, BoxPlan, Chunk, Container, Ending, EndReason, ExecPlan, Image
+from provider.plan import container_request
+from provider.settings import Endpoint
+
+_THREADS = 32
+_OLDEST_API = (1, 41)
+"""The first that takes a private cgroup namespace."""
+_REMOVE_SECONDS = 20.0
+_TERMINATE = {"canceled": b"c", "output_limit": b"o", "timed_out": b"t", "exited": b"c"}
+
+_again = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(EngineUnavailable),
+    stop=tenacity.stop_after_attempt(3),
+    wait=tenacity.wait_exponential_jitter(initial=0.1, max=1.0),
+    reraise=True,
+)
+"""Only around calls that may be made twice: look-ups and removal. Never around create or start."""
+
+
+class DockerEngine:
+    """One Docker Engine. Connects on first use."""
+
+    def __init__(self, endpoint: Endpoint, assets: Assets, *, timeout: float = 30.0) -> None:
+        self.endpoint = endpoint
+        self._assets = assets
+        self._timeout = timeout
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine")
+        self._client: docker.APIClient | None = None
+        self._connecting = threading.Lock()
+        self._owner = this_owner()
+
+    async def image(self, name: str) -> Image:
+        """
+        Pin a name to content.
+
+        Raises:
+            ImageMissing: it is not on the engine.
+        """
+        try:
+            found = await self._look_up("inspect_image", name)
+        except docker.errors.NotFound as error:
+            message = f"image {name!r} is not on the engine; build it with `make images`, or pull it"
+            raise ImageMissing(message) from error
+        return Image(name=name, id=found["Id"], volumes=tuple(sorted((found.get("Config") or {}).get("Volumes") or {})))
+
+    async def open(self, box: BoxPlan) -> DockerSandbox:
+        """
+        Create, attach, start and attest.
+
+        Raises:
+            PlanRejected: the engine would not apply the whole plan.
+            EngineUnavailable: it did not answer.
+        """
+        name = f"sandbox-{uuid.uuid4().hex}"
+        profile = self._assets.profiles[box.seccomp].text
+        request = container_request(box, profile=profile, labels={OWNER_LABEL: self._owner})
+        container = Container(
+            id=name,
+            image=box.image.name,
+            image_id=box.image.id,
+            runtime=box.runtime,
+            network=box.network,
+            user=f"{box.uid}:{box.gid}",
+            warm=False,
+            attested=(),
+        )
+        sandbox = DockerSandbox(self, container)
+        creating = asyncio.ensure_future(self._create(name, request))
+        try:
+            await asyncio.shield(creating)
+            sandbox.attachment = await self._in_time(attach(self.endpoint, self._api_version, name))
+            await self._start(name)
+            return await self._attest(sandbox, box, request)
+        except BaseException:
+            # Also when cancelled. A create that is under way in its thread cannot be called back, only waited for.
+            await asyncio.wait([creating])
+            await asyncio.shield(asyncio.ensure_future(sandbox.dispose()))
+            raise
+
+    async def _create(self, name: str, request: Mapping[str, Any]) -> None:
+        with _as_plan_rejected("create"):
+            made = await self._call("create_container_from_config", request, name=name)
+        if warnings := made.get("Warnings"):
+            message = f"the engine warns about the plan: {'; '.join(warnings)}"
+            raise PlanRejected(message)
+
+    async def _start(self, name: str) -> None:
+        with _as_plan_rejected("start"):
+            await self._call("start", name)
+
+    async def _attest(self, sandbox: DockerSandbox, box: BoxPlan, request: Mapping[str, Any]) -> DockerSandbox:
+        assert sandbox.attachment is not None
+        reported, hello = await asyncio.gather(
+            self._look_up("inspect_container", sandbox.container.id), self._in_time(sandbox.attachment.hello)
+        )
+        attest_engine(request, reported)
+        attest_init(box, hello)
+        on_host = attest_host(box, reported["Id"], reported["State"]["Pid"])
+        sandbox.container = replace(
+            sandbox.container,
+            id=reported["Id"],
+            runtime=reported["HostConfig"].get("Runtime") or "",
+            attested=("engine", "init", "host") if on_host else ("engine", "init"),
+        )
+        return sandbox
+
+    async def remove(self, container: str) -> None:
+        """
+        Remove a container, whatever its state, and see that it is gone.
+
+        Raises:
+            DisposeFailed: it may still exist.
+        """
+        try:
+            async with asyncio.timeout(_REMOVE_SECONDS):
+                while await self._is_left(container):
+                    await asyncio.sleep(0.02)  # the engine is removing it; it says neither when nor how long
+        except (TimeoutError, SandboxError) as error:
+            message = f"container {container} could not be removed: {error or 'it did not go in time'}"
+            raise DisposeFailed(message) from error
+
+    async def _is_left(self, container: str) -> bool:
+        try:
+            await _again(self._call)("remove_container", container, v=True, force=True)
+        except docker.errors.NotFound:
+            return False
+        except docker.errors.APIError:
+            pass  # 409: already being removed; 500: it ended at the same moment. Ask again
+        return True
+
+    async def sweep(self) -> tuple[str, ...]:
+        """Remove what dead owners left, and nothing else."""
+        found = await self._look_up("containers", all=True, filters={"label": OWNER_LABEL})
+        dead = [item["Id"] for item in found if is_dead(item["Labels"][OWNER_LABEL])]
+        await asyncio.gather(*(self.remove(container) for container in dead))
+        return tuple(dead)
+
+    async def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The engine's own `version` and `info`."""
+        version, info = await asyncio.gather(self._look_up("version"), self._look_up("info"))
+        return version, info
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client:
+            await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
+        self._threads.shutdown(wait=False)
+
+    @property
+    def _api_version(self) -> str:
+        assert self._client is not None
+        return str(self._client.api_version)
+
+    async def _look_up(self, method: str, *args: Any, **options: Any) -> Any:
+        return await _again(self._call)(method, *args, **options)
+
+    async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        """One SDK call in a thread. The SDK's own answers (404, 409, 500) pass through; everything else is translated."""
+
+        def call() -> Any:
+            with _translated(self.endpoint):
+                return getattr(self._connected(), method)(*args, **options)
+
+        work = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await self._in_time(work)
+
+    async def _in_time(self, work: Any) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await work
+        except TimeoutError as error:
+            message = f"the engine at {self.endpoint.url} did not answer within {self._timeout:g} s"
+            raise EngineUnavailable(message) from error
+
+    def _connected(self) -> docker.APIClient:
+        with self._connecting:
+            if self._client is None:
+                tls = self.endpoint.tls
+                security = (
+                    docker.tls.TLSConfig(
+                        client_cert=(str(tls / "cert.pem"), str(tls / "key.pem")),
+                        ca_cert=str(tls / "ca.pem"),
+                        verify=True,
+                    )
+                    if tls
+                    else False
+                )
+                client = docker.APIClient(
+                    base_url=self.endpoint.url,
+                    version="auto",
+                    tls=security,
+                    timeout=self._timeout,
+                    max_pool_size=_THREADS,
+                )
+                if tuple(map(int, client.api_version.split("."))) < _OLDEST_API:
+                    message = f"the engine speaks API {client.api_version}; 1.41 (Docker 20.10) is the oldest that can be used"
+                    raise EngineUnavailable(message)
+                self._client = client
+            return self._client
+
+
+class DockerSandbox:
+    """One container: created, attested, waiting. Serves one command."""
+
+    def __init__(self, engine: DockerEngine, container: Container) -> None:
+        self._engine = engine
+        self._name = container.id
+        self._gone = False
+        self.container = container
+        self.attachment: Attachment | None = None
+
+    async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
+        self._attached.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW))
+
+    def messages(self) -> AsyncIterator[Begun | Chunk | Ending]:
+        return self._attached.messages()
+
+    def grant(self, size: int) -> None:
+        self._attached.grant(size)
+
+    async def write_stdin(self, data: bytes) -> None:
+        await self._attached.write_stdin(data)
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._attached.send(b"W", struct.pack(">HH", rows, columns))
+
+    def signal(self, number: int) -> None:
+        self._attached.send(b"K", bytes([number]))
+
+    def terminate(self, reason: EndReason) -> None:
+        self._attached.send(b"T", _TERMINATE[reason])
+
+    async def dispose(self) -> None:
+        """Close the stream first: pid 1 ends everything, and no kill can hang on a stream that nobody reads."""
+        if self._gone:
+            return
+        if self.attachment:
+            self.attachment.close()
+        await self._engine.remove(self._name)
+        self._gone = True
+
+    @property
+    def _attached(self) -> Attachment:
+        assert self.attachment is not None
+        return self.attachment
+
+
+@contextlib.contextmanager
+def _translated(endpoint: Endpoint) -> Iterator[None]:
+    """The SDK lets out its own errors and those of `requests`; only the engine's answers are left as they are."""
+    try:
+        yield
+    except docker.errors.APIError:
+        raise
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        message = f"cannot reach a Docker engine at {endpoint.url} ({endpoint.source}): {error}"
+        raise EngineUnavailable(message) from error
+
+
+@contextlib.contextmanager
+def _as_plan_rejected(step: str) -> Iterator[None]:
+    try:
+        yield
+    except docker.errors.APIError as error:
+        message = f"the engine refused to {step} the sandbox: {error.explanation or error}"
+        raise PlanRejected(message) from error

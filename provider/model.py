@@ -1,0 +1,390 @@
+"""
+The nouns of one run, as frozen dataclasses, in the order in which they come into being.
+
+Request -> Verdict -> Plan -> Approval -> (Sandbox: Chunks, Ending) -> Artifacts -> Outcome. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+MIB = 1024 * 1024
+
+Network = Literal["none", "open"]
+Tier = Literal["default", "unix", "debug"]
+Stream = Literal["stdout", "stderr"]
+
+
+class State(enum.StrEnum):
+    """Where a run is. The last four are final."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a sandbox may use."""
+
+    memory_bytes: int = 512 * MIB
+    """Memory and swap together; tmpfs is charged to it as well."""
+    cpus: float = 1.0
+    pids: int = 256
+    tmp_bytes: int = 256 * MIB
+    """Size of /tmp, and again of HOME."""
+    file_bytes: int = 1024 * MIB
+    """Largest single file; a write past it is SIGXFSZ."""
+    open_files: int = 4096
+    output_bytes: int = 64 * MIB
+    """Kept of each stream; what comes after is counted and dropped."""
+    flood_bytes: int = 2048 * MIB
+    """Both streams together; a command that writes more is ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody wants run, free of any tool contract."""
+
+    argv: tuple[str, ...]
+    cwd: str = "."
+    """Relative to the workspace, or absolute below /workspace."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    """Seconds until everything is ended; None is no deadline."""
+    artifacts: tuple[str, ...] = ()
+    """Paths and `**` patterns relative to the workspace, hashed after the run."""
+    tty: tuple[int, int] | None = None
+    """Rows and columns of a terminal, or None for pipes."""
+    session: str = ""
+
+    image: str
+    network: Network = "none"
+    seccomp: Tier = "default"
+    runtime: str = ""
+    """An engine's runtime such as `runsc`; empty is the engine's default."""
+    user: str
+    """`uid:gid`, both as numbers."""
+    limits: Limits = field(default_factory=Limits)
+
+
+class Decision(enum.IntEnum):
+    """In order of severity, so that the strictest of several is `max`."""
+
+    ALLOW = 0
+    ASK = 1
+    REFUSE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    decision: Decision
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A validated host directory, known by its inode and not only by its name."""
+
+    path: Path
+    device: int
+    inode: int
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """An image pinned by its content."""
+
+    name: str
+    id: str
+    volumes: tuple[str, ...] = ()
+    """Paths that the image declares as VOLUME; each is covered by a tmpfs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxPlan:
+    """The half of a plan that fixes the container. Equal boxes are interchangeable."""
+
+    image: Image
+    workspace: Workspace
+    uid: int
+    gid: int
+    network: Network
+    seccomp: Tier
+    seccomp_sha256: str
+    init_path: Path
+    init_sha256: str
+    runtime: str
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecPlan:
+    """The half of a plan that goes to pid 1 as one message and never into the container's configuration."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+    """Absolute, inside the container."""
+    timeout: float | None
+    grace: float
+    """Seconds between TERM and KILL."""
+    tty: tuple[int, int] | None
+    artifacts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    box: BoxPlan
+    exec: ExecPlan
+    digest: str
+    """sha256 over the canonical form of both halves; an approval names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A yes to exactly one plan."""
+
+    by: str
+    plan_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Pid 1 has started the command."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    stream: Stream
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    cpu_user_seconds: float
+    cpu_system_seconds: float
+    max_rss_bytes: int
+    """Of the largest single process."""
+    memory_peak_bytes: int | None
+    """Of the whole container with its tmpfs, where the kernel tells."""
+
+
+EndReason = Literal["exited", "timed_out", "canceled", "output_limit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the command ended, as pid 1 saw it. Exactly one of exit_code, signal and error is set."""
+
+    reason: EndReason
+    exit_code: int | None = None
+    signal: int | None = None
+    error: str | None = None
+    """Why the command could not be started at all."""
+    error_number: int | None = None
+    pid: int | None = None
+    background_pids: tuple[int, ...] = ()
+    """Processes that were still alive when the command ended; they were ended too."""
+    oom_kills: int = 0
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """Facts about the container that ran a request."""
+
+    id: str
+    image: str
+    image_id: str
+    runtime: str
+    network: Network
+    user: str
+    warm: bool
+    attested: tuple[str, ...]
+    """Whose word it was that the plan is applied: engine, pid 1, host kernel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    path: str
+    sha256: str
+    bytes: int
+
+
+ArtifactFault = Literal[
+    "missing", "symlink", "directory", "fifo", "socket", "device", "too_large", "unreadable", "unstable", "too_many"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactProblem:
+    """A path that was asked for and not hashed. It was never read through."""
+
+    path: str
+    problem: ArtifactFault
+    detail: str
+
+
+class Output(Protocol):
+    """One captured stream."""
+
+    @property
+    def total_bytes(self) -> int:
+        """What the command wrote, kept or not."""
+
+    @property
+    def truncated(self) -> bool: ...
+
+    @property
+    def sha256(self) -> str:
+        """Over everything the command wrote."""
+
+    def read(self) -> bytes:
+        """What was kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one request whose command was let run."""
+
+    run_id: str
+    status: State
+    ending: Ending
+    stdout_capture: Output
+    stderr_capture: Output
+    duration_ms: int
+    """From the command's release to its ending."""
+    container: Container | None
+    artifacts: tuple[Artifact, ...] = ()
+    artifact_problems: tuple[ArtifactProblem, ...] = ()
+    callback_errors: tuple[BaseException, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the caller should know about how it ran, such as uid 0."""
+    receipt: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stdout(self) -> bytes:
+        return self.stdout_capture.read()
+
+    @property
+    def stderr(self) -> bytes:
+        return self.stderr_capture.read()
+
+    @property
+    def stdout_truncated(self) -> bool:
+        return self.stdout_capture.truncated
+
+    @property
+    def stderr_truncated(self) -> bool:
+        return self.stderr_capture.truncated
+
+    @property
+    def stdout_bytes(self) -> int:
+        return self.stdout_capture.total_bytes
+
+    @property
+    def stderr_bytes(self) -> int:
+        return self.stderr_capture.total_bytes
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.ending.exit_code
+
+    @property
+    def signal(self) -> int | None:
+        return self.ending.signal
+
+    @property
+    def error(self) -> str | None:
+        return self.ending.error
+
+    @property
+    def timed_out(self) -> bool:
+        return self.status is State.TIMED_OUT
+
+    @property
+    def oom_killed(self) -> bool:
+        """The kernel killed the command or any of its children for want of memory."""
+        return self.ending.oom_kills > 0
+
+    @property
+    def output_limited(self) -> bool:
+        """The command was ended because it wrote more than `limits.flood_bytes`."""
+        return self.ending.reason == "output_limit"
+
+    @property
+    def pid(self) -> int | None:
+        return self.ending.pid
+
+    @property
+    def background_pids(self) -> tuple[int, ...]:
+        return self.ending.background_pids
+
+    @property
+    def usage(self) -> Usage | None:
+        return self.ending.usage
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status is State.COMPLETED and self.exit_code == 0
+
+
+class Sandbox(Protocol):
+    """A container that exists, is attested, and whose pid 1 waits for its one command."""
+
+    @property
+    def container(self) -> Container: ...
+
+    async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
+        """Send the command to pid 1; with `stdin`, its standard input is what `write_stdin` sends."""
+
+    def messages(self) -> AsyncIterator[Begun | Chunk | Ending]:
+        """What pid 1 says, up to and including the Ending. Raises SandboxLost when it falls silent before that."""
+
+    def grant(self, size: int) -> None:
+        """Let pid 1 send `size` more bytes of output."""
+
+    async def write_stdin(self, data: bytes) -> None:
+        """Pass bytes to the command's stdin, waiting while it does not read them. Empty bytes close it."""
+
+    def resize(self, rows: int, columns: int) -> None: ...
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command's process group."""
+
+    def terminate(self, reason: EndReason) -> None:
+        """Begin the kill sequence: TERM, grace, KILL to every process."""
+
+    async def dispose(self) -> None:
+        """Remove the container, whatever state it is in. Safe to call twice. Raises DisposeFailed."""
+
+
+class Engine(Protocol):
+    """What makes sandboxes. `provider.testing.FakeEngine` is the other implementation."""
+
+    async def image(self, name: str) -> Image:
+        """Pin a name to content. Raises ImageMissing."""
+
+    async def open(self, box: BoxPlan) -> Sandbox:
+        """Create, start and attest. Raises PlanRejected, EngineUnavailable; leaves nothing behind when it does."""
+
+    async def sweep(self) -> tuple[str, ...]:
+        """Remove what dead owners left, and name it."""
+
+    async def close(self) -> None: ...
+
+
+Stdin = bytes | AsyncIterable[bytes] | None

@@ -1,0 +1,26 @@
+"""
+judge(): may this request run at all? Pure.
+
+An intent filter with a reason for every no; the container is the boundary. The strictest rule wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from provider.model import Decision, Request, Verdict
+from provider.settings import Settings
+
+
+def judge(request: Request, settings: Settings) -> Verdict:
+    findings = list(_findings(request, settings))
+    return Verdict(
+        decision=max((decision for decision, _ in findings), default=Decision.ALLOW),
+        reasons=tuple(reason for _, reason in findings),
+    )
+
+
+def _findings(request: Request, settings: Settings) -> Iterator[tuple[Decision, str]]:
+    if request.user.startswith("0:") and not settings.allow_root:
+        reason = "it would run as uid 0 and the setting allow_root is off; give the workspace to a user, or name one (uid:gid)"
+        yield Decision.REFUSE, reason

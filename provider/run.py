@@ -1,0 +1,383 @@
+"""
+Provider: the path of one request, and the register of those under way.
+
+`_follow` is that path, step by step, and nothing else; begin reading there. Every step may raise one of our errors; every run leaves
+a receipt, also a refused one; and every sandbox that was opened is disposed of, whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from provider import receipt as receipts
+from provider.approval import Approver, approve, refuse_all
+from provider.artifacts import check_patterns, collect
+from provider.assets import Assets, load_assets
+from provider.capture import Capture
+from provider.engine.docker import DockerEngine
+from provider.errors import CallError, DisposeFailed, ProviderError
+from provider.events import Event, StateChanged, StepFinished
+from provider.model import (
+    Approval,
+    Ending,
+    Engine,
+    Limits,
+    Network,
+    Outcome,
+    Plan,
+    Request,
+    Sandbox,
+    State,
+    Stdin,
+    Tier,
+    Verdict,
+    Workspace,
+)
+from provider.plan import make_plan
+from provider.policy import judge
+from provider.settings import Settings, find_endpoint, load_settings
+from provider.stream import Listeners, Stop, stream
+from provider.workspace import check_workspace
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One entry of the register."""
+
+    id: str
+    request: Request
+    workspace: Workspace
+    stdin: Stdin
+    listeners: Listeners
+    stop: Stop = field(default_factory=Stop)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    state: State = State.QUEUED
+    timings: dict[str, float] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    plan: Plan | None = None
+    approval: Approval | None = None
+    sandbox: Sandbox | None = None
+
+    @property
+    def session(self) -> str:
+        return self.request.session
+
+    async def reach(self, state: State) -> None:
+        self.state = state
+        await self.listeners.tell(StateChanged(run_id=self.id, session=self.session, state=state))
+
+    @contextlib.asynccontextmanager
+    async def step(self, name: str) -> AsyncIterator[None]:
+        began = time.monotonic()
+        error: str | None = None
+        try:
+            yield
+        except BaseException as problem:
+            error = str(problem) or type(problem).__name__
+            raise
+        finally:
+            self.timings[name] = time.monotonic() - began
+            await self.listeners.tell(StepFinished(run_id=self.id, step=name, seconds=self.timings[name], error=error))
+
+
+class Provider:
+    """
+    Runs commands in single-use sandboxes over one workspace.
+
+    An async context manager: on leaving it, nothing that it made exists on the engine any more.
+    """
+
+    def __init__(
+        self,
+        workspace: str | Path,
+        *,
+        image: str | None = None,
+        network: Network | None = None,
+        seccomp: Tier | None = None,
+        runtime: str | None = None,
+        user: str | None = None,
+        limits: Limits | None = None,
+        approver: Approver = refuse_all,
+        settings: Settings | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self._settings = settings or load_settings()
+        self._folder = check_workspace(workspace).path
+        self._assets: Assets = load_assets()
+        self._engine = engine or DockerEngine(find_endpoint(), self._assets, timeout=self._settings.engine_timeout)
+        self._approver = approver
+        self._defaults = Request(
+            argv=(),
+            image=image or self._settings.image,
+            network=network or self._settings.network,
+            seccomp=seccomp or self._settings.seccomp,
+            runtime=self._settings.runtime if runtime is None else runtime,
+            user=user or "",
+            limits=limits or self._settings.limits.limits(),
+        )
+        self._runs: dict[str, Run] = {}
+        self._disposals: set[asyncio.Task[None]] = set()
+        self._leaked: list[DisposeFailed] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """
+        Cancel what runs, wait until every container is gone.
+
+        Raises:
+            DisposeFailed: a container may be left.
+        """
+        for run in self.runs():
+            run.stop.request("canceled")
+            await run.ended.wait()
+        while self._disposals:
+            await asyncio.wait(self._disposals)
+        await self._engine.close()
+        if self._leaked:
+            raise self._leaked.pop()
+
+    def runs(self, session: str | None = None) -> tuple[Run, ...]:
+        """Those under way."""
+        return tuple(run for run in self._runs.values() if session in {None, run.session})
+
+    async def cancel(self, run_id: str) -> bool:
+        """End one run; its caller gets a canceled outcome. False when no such run is under way."""
+        run = self._runs.get(run_id)
+        if run:
+            run.stop.request("canceled")
+        return run is not None
+
+    async def stop(self, *, session: str) -> int:
+        """End a session's runs and no other's; tells how many."""
+        return sum([await self.cancel(run.id) for run in self.runs(session)])
+
+    def resize(self, run_id: str, rows: int, columns: int) -> None:
+        """Give the terminal of a run its new size."""
+        if sandbox := self._sandbox(run_id):
+            sandbox.resize(rows, columns)
+
+    def signal(self, run_id: str, number: int) -> None:
+        """Send a signal to the command of a run."""
+        if sandbox := self._sandbox(run_id):
+            sandbox.signal(number)
+
+    def _sandbox(self, run_id: str) -> Sandbox | None:
+        run = self._runs.get(run_id)
+        return run.sandbox if run else None
+
+    async def run(
+        self,
+        argv: Sequence[str] | str,
+        *,
+        cwd: str = ".",
+        env: Mapping[str, str] | None = None,
+        stdin: Stdin = None,
+        timeout: float | None = None,
+        artifacts: Sequence[str] = (),
+        tty: tuple[int, int] | None = None,
+        session: str = "",
+        run_id: str | None = None,
+        on_stdout: Callable[[bytes], Any] | None = None,
+        on_stderr: Callable[[bytes], Any] | None = None,
+        on_event: Callable[[Event], Any] | None = None,
+        receipt: Path | None = None,
+        **box: Any,
+    ) -> Outcome:
+        """
+        Run one command and tell what became of it.
+
+        A text as `argv` is given to the image's `sh -c`. Callbacks may be sync or async; they are awaited one at a time and a slow one slows
+        the command. `box` takes image, network, seccomp, runtime, user and limits, each in place of the provider's own.
+
+        Raises:
+            CallError, Refused, SandboxError: there is no outcome; the error's `receipt` says how far it came.
+        """
+        workspace = check_workspace(self._folder)
+        wishes = {name: value for name, value in box.items() if value is not None}
+        owner = f"{workspace.uid}:{workspace.gid}"
+        request = replace(
+            self._defaults,
+            argv=("sh", "-c", argv) if isinstance(argv, str) else tuple(argv),
+            cwd=cwd,
+            env=dict(env or {}),
+            timeout=timeout,
+            artifacts=check_patterns(artifacts),
+            tty=tty,
+            session=session,
+            **{"user": self._defaults.user or owner, **wishes},
+        )
+        listeners = Listeners(on_stdout, on_stderr, on_event)
+        run = Run(id=run_id or uuid.uuid4().hex, request=request, workspace=workspace, stdin=stdin, listeners=listeners)
+        if run.id in self._runs:
+            message = f"run id {run.id!r} is taken by a run that is under way"
+            raise CallError(message)
+        self._runs[run.id] = run
+        try:
+            return await self._recorded(run, receipt)
+        finally:
+            del self._runs[run.id]
+            run.ended.set()
+
+    async def _recorded(self, run: Run, path: Path | None) -> Outcome:
+        """Whatever becomes of the run, a receipt says so."""
+        outcome: Outcome | None = None
+        error: BaseException | None = None
+        try:
+            await run.reach(State.QUEUED)
+            outcome = await self._follow(run)
+            await run.reach(outcome.status)
+        except BaseException as problem:
+            error = problem
+            await run.reach(State.CANCELED if isinstance(problem, asyncio.CancelledError) else State.FAILED)
+            raise
+        finally:
+            sealed = receipts.seal(
+                run_id=run.id,
+                request=run.request,
+                verdict=run.verdict,
+                plan=run.plan,
+                approval=run.approval,
+                outcome=outcome,
+                error=error,
+                timings=run.timings,
+            )
+            if path:
+                receipts.write(sealed, path)
+            if isinstance(error, ProviderError):
+                error.receipt = sealed
+        return replace(outcome, receipt=sealed, callback_errors=tuple(run.listeners.errors))
+
+    async def _follow(self, run: Run) -> Outcome:
+        request = run.request
+        async with run.step("judge"):
+            run.verdict = judge(request, self._settings)
+        async with run.step("plan"):
+            image = await self._engine.image(request.image)
+            run.plan = plan = make_plan(request, run.workspace, image, self._assets, grace=self._settings.grace)
+        async with run.step("approve"):
+            run.approval = await approve(self._approver, plan, run.verdict)
+        await run.reach(State.STARTING)
+        async with run.step("open"):
+            sandbox = await self._open(plan, run.stop)
+        if sandbox is None:
+            return _never_started(run)
+        run.sandbox = sandbox
+        try:
+            async with run.step("run"):
+                streamed = await stream(
+                    sandbox,
+                    plan,
+                    stdin=run.stdin,
+                    listeners=run.listeners,
+                    stop=run.stop,
+                    begun=lambda: run.reach(State.RUNNING),
+                )
+            async with run.step("collect"):
+                found, problems = await collect(
+                    run.workspace, request.artifacts, max_file_bytes=self._settings.artifact_bytes
+                )
+        finally:
+            self._dispose(sandbox)
+        return Outcome(
+            run_id=run.id,
+            status=_status(streamed.ending),
+            ending=streamed.ending,
+            stdout_capture=streamed.stdout,
+            stderr_capture=streamed.stderr,
+            duration_ms=round(streamed.seconds * 1000),
+            container=sandbox.container,
+            artifacts=found,
+            artifact_problems=problems,
+            notes=tuple(_notes(plan)),
+        )
+
+    async def _open(self, plan: Plan, stop: Stop) -> Sandbox | None:
+        """Open a sandbox, or None when the run is to be stopped before there is one."""
+        opening = asyncio.ensure_future(self._engine.open(plan.box))
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done():
+                return opening.result()
+            self._in_background(_undo(opening))
+            return None
+        except asyncio.CancelledError:
+            self._in_background(_undo(opening))
+            raise
+        finally:
+            stopping.cancel()
+
+    def _dispose(self, sandbox: Sandbox) -> None:
+        """Off the caller's path, but never forgotten: `close` waits for it."""
+        self._in_background(sandbox.dispose())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._disposals.add(task)
+        task.add_done_callback(self._settle)
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        self._disposals.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, DisposeFailed):
+            self._leaked.append(error)
+
+
+async def _undo(opening: asyncio.Future[Sandbox]) -> None:
+    opening.cancel()
+    with contextlib.suppress(asyncio.CancelledError, ProviderError):
+        sandbox = await opening  # it was done already
+        await sandbox.dispose()
+
+
+def _never_started(run: Run) -> Outcome:
+    return Outcome(
+        run_id=run.id,
+        status=State.CANCELED,
+        ending=Ending(reason="canceled", error="canceled before it was started"),
+        stdout_capture=Capture(0),
+        stderr_capture=Capture(0),
+        duration_ms=0,
+        container=None,
+    )
+
+
+def _status(ending: Ending) -> State:
+    if ending.reason == "timed_out":
+        return State.TIMED_OUT
+    if ending.reason == "canceled":
+        return State.CANCELED
+    return State.COMPLETED if ending.exit_code == 0 and ending.reason == "exited" else State.FAILED
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    if plan.box.uid == 0:
+        yield "it ran as uid 0, without any capability, because the workspace belongs to root or the caller asked for it"
+    if Path(__file__).is_relative_to(plan.box.workspace.path):
+        yield "the workspace holds the provider itself; what runs there can change it"
+
+
+def run_sync(argv: Sequence[str] | str, workspace: str | Path = ".", **options: Any) -> Outcome:
+    """`Provider.run` for programs without an event loop; `options` are those of Provider and of `run`."""
+    own = {name: options.pop(name) for name in ("approver", "settings", "engine") if name in options}
+
+    async def run_once() -> Outcome:
+        async with Provider(workspace, **own) as provider:
+            return await provider.run(argv, **options)
+
+    return asyncio.run(run_once())

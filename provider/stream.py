@@ -1,0 +1,196 @@
+"""
+From the command's release to its ending: output is captured, shown to whoever listens, and credited back.
+
+Listeners are awaited one at a time, and only then is the command granted more output, so a slow listener slows the command. It never
+blocks a kill: pid 1 keeps the deadline by itself, and from the deadline or a cancel on, listeners are given up after the grace. The
+engine is the second line: when pid 1 does not report an ending in time, the container is removed under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from provider.capture import Capture
+from provider.events import Event, OutputArrived
+from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Limits, Plan, Sandbox, Stdin, Stream
+
+SECOND_LINE_SECONDS = 3.0
+"""How long after deadline and grace pid 1 may take to report, before the container is removed under it."""
+
+
+class Listeners:
+    """Who is told about a run. What they raise is kept, and does not end the run."""
+
+    def __init__(
+        self,
+        on_stdout: Callable[[bytes], Any] | None = None,
+        on_stderr: Callable[[bytes], Any] | None = None,
+        on_event: Callable[[Event], Any] | None = None,
+    ) -> None:
+        self._on_output = {"stdout": on_stdout, "stderr": on_stderr}
+        self._on_event = on_event
+        self._given_up = asyncio.Event()
+        self.errors: list[BaseException] = []
+
+    async def hear(self, stream: Stream, data: bytes) -> None:
+        if callback := self._on_output[stream]:
+            await self._call(callback, data)
+        if self._on_event:
+            await self._call(self._on_event, OutputArrived(stream=stream, data=data))
+
+    async def tell(self, event: Event) -> None:
+        if self._on_event:
+            await self._call(self._on_event, event)
+
+    def give_up(self) -> None:
+        """Wait for nobody any more."""
+        self._given_up.set()
+
+    async def _call(self, callback: Callable[[Any], Any], value: Any) -> None:
+        if self._given_up.is_set():
+            return
+        work = asyncio.ensure_future(_invoke(callback, value))
+        patience = asyncio.ensure_future(self._given_up.wait())
+        try:
+            await asyncio.wait({work, patience}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                self.errors.append(TimeoutError(f"{_name(callback)} was still busy when the run was over"))
+            elif error := work.exception():
+                self.errors.append(error)
+        finally:
+            work.cancel()
+            patience.cancel()
+
+
+async def _invoke(callback: Callable[[Any], Any], value: Any) -> None:
+    if inspect.iscoroutinefunction(callback):
+        await callback(value)
+        return
+    # In a thread: one that blocks must not block the loop, for then nobody could cancel the run.
+    result = await asyncio.to_thread(callback, value)
+    if inspect.isawaitable(result):
+        await result
+
+
+def _name(callback: object) -> str:
+    return getattr(callback, "__name__", type(callback).__name__)
+
+
+class Stop:
+    """The wish to end a run before its command does so. The first one counts; it may come before the command is released."""
+
+    def __init__(self) -> None:
+        self._wish: asyncio.Future[EndReason] = asyncio.get_running_loop().create_future()
+
+    def request(self, reason: EndReason) -> None:
+        if not self._wish.done():
+            self._wish.set_result(reason)
+
+    async def wait(self) -> EndReason:
+        return await asyncio.shield(self._wish)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    stdout: Capture
+    stderr: Capture
+    ending: Ending
+    seconds: float
+
+
+async def stream(
+    sandbox: Sandbox,
+    plan: Plan,
+    *,
+    stdin: Stdin,
+    listeners: Listeners,
+    stop: Stop,
+    begun: Callable[[], Awaitable[None]],
+) -> Streamed:
+    """
+    Release the command and follow it to its ending.
+
+    Raises:
+        SandboxLost: pid 1 fell silent without our doing.
+    """
+    loop = asyncio.get_running_loop()
+    flow = _Flow(sandbox, plan.box.limits, listeners, stop)
+    released = loop.time()
+    await sandbox.release(plan.exec, stdin=stdin is not None)
+    tasks = [
+        reading := asyncio.ensure_future(flow.follow(begun)),
+        clock := asyncio.ensure_future(_end_in_time(flow, plan.exec, stop)),
+        asyncio.ensure_future(_feed(sandbox, stdin)),
+    ]
+    try:
+        await asyncio.wait({reading, clock}, return_when=asyncio.FIRST_COMPLETED)
+        if reading.done():
+            ending = reading.result()
+        else:
+            await sandbox.dispose()  # pid 1 had its time; nothing may live on when the caller looks at the workspace
+            ending = Ending(reason=clock.result(), signal=signal.SIGKILL, pid=flow.pid)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    return Streamed(stdout=flow.stdout, stderr=flow.stderr, ending=ending, seconds=loop.time() - released)
+
+
+async def _feed(sandbox: Sandbox, stdin: Stdin) -> None:
+    if stdin is None:
+        return
+    if isinstance(stdin, bytes):
+        await sandbox.write_stdin(stdin)
+    else:
+        async for piece in stdin:
+            if piece:  # empty would close it
+                await sandbox.write_stdin(piece)
+    await sandbox.write_stdin(b"")
+
+
+async def _end_in_time(flow: _Flow, plan: ExecPlan, stop: Stop) -> EndReason:
+    """Return only when pid 1 has had its time: the reason for which it should have ended the command by then."""
+    reason: EndReason = "timed_out"
+    with contextlib.suppress(TimeoutError):
+        reason = await asyncio.wait_for(stop.wait(), plan.timeout)
+    flow.sandbox.terminate(reason)  # a deadline pid 1 keeps by itself; told twice it does nothing more
+    if reason == "timed_out":
+        await asyncio.sleep(plan.grace)  # listeners may finish what they have in hand
+    flow.listeners.give_up()
+    await asyncio.sleep(plan.grace + SECOND_LINE_SECONDS)
+    return reason
+
+
+class _Flow:
+    """Chunks into captures and to listeners, credit back to pid 1."""
+
+    def __init__(self, sandbox: Sandbox, limits: Limits, listeners: Listeners, stop: Stop) -> None:
+        self.sandbox = sandbox
+        self.listeners = listeners
+        self.stdout = Capture(limits.output_bytes)
+        self.stderr = Capture(limits.output_bytes)
+        self.pid: int | None = None
+        self._flood_bytes = limits.flood_bytes
+        self._stop = stop
+
+    async def follow(self, begun: Callable[[], Awaitable[None]]) -> Ending:
+        async for message in self.sandbox.messages():
+            match message:
+                case Begun(pid):
+                    self.pid = pid
+                    await begun()
+                case Chunk(name, data):
+                    (self.stdout if name == "stdout" else self.stderr).write(data)
+                    if self.stdout.total_bytes + self.stderr.total_bytes > self._flood_bytes:
+                        self._stop.request("output_limit")
+                    await self.listeners.hear(name, data)
+                    self.sandbox.grant(len(data))
+                case Ending():
+                    return message
+        raise AssertionError  # messages() ends with an ending or an error

@@ -1,0 +1,129 @@
+"""
+Which host directory may become a workspace. A sandbox can do with it what its owner can, so the wrong one is refused here.
+
+The directory is known from here on by device and inode: the engine resolves the path again when the container
+starts, and a name swapped in between would mount another directory (measured on Docker 20.10). `engine/attest.py` compares.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from provider.errors import CallError
+from provider.model import Workspace
+
+_SYSTEM = frozenset(
+    Path("/", name)
+    for name in "bin boot dev etc home lib lib32 lib64 media mnt opt proc root run sbin srv sys tmp usr var".split()
+) | {Path("/")}
+_KERNEL = (Path("/proc"), Path("/sys"))
+_ENGINE_FOLDERS = tuple(
+    Path(name)
+    for name in (
+        "/var/lib/docker",
+        "/var/lib/containerd",
+        "/var/lib/containers",
+        "/run/docker",
+        "/run/containerd",
+        "/run/containers",
+    )
+)
+_FIRST_PERSON, _NOBODY = 1000, 65534
+_SCAN_ENTRIES = 1_000_000
+
+
+def check_workspace(path: str | os.PathLike[str]) -> Workspace:
+    """
+    Validate a directory and pin it.
+
+    Raises:
+        CallError: it does not exist, is a link, or is a directory that nobody means to give away.
+    """
+    given = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link that we look for
+    if given.is_symlink():
+        message = f"workspace {given} is a symbolic link; name the directory itself: {given.resolve()}"
+        raise CallError(message)
+    try:
+        real = given.resolve(strict=True)
+        status = real.lstat()
+    except OSError as error:
+        message = f"workspace {given}: {error.strerror}; it must be an existing directory"
+        raise CallError(message) from error
+    if not stat.S_ISDIR(status.st_mode):
+        message = f"workspace {given} is not a directory"
+        raise CallError(message)
+    if reason := _why_not(real):
+        message = f"workspace {given} is {reason}; use a directory made for the work"
+        raise CallError(message)
+    return Workspace(path=real, device=status.st_dev, inode=status.st_ino, uid=status.st_uid, gid=status.st_gid)
+
+
+def _why_not(path: Path) -> str | None:
+    if path in _SYSTEM or any(path.is_relative_to(kernel) for kernel in _KERNEL):
+        return "a system directory"
+    if any(path.is_relative_to(folder) or folder.is_relative_to(path) for folder in _ENGINE_FOLDERS):
+        return "a container engine's own folder, or holds one"
+    for home in _homes():
+        if path == home:
+            return "a home folder"
+        if home.is_relative_to(path):
+            return f"a folder that holds the home folder {home}"
+    return None
+
+
+@functools.cache  # a directory service may take long to list its people
+def _homes() -> frozenset[Path]:
+    people = [entry for entry in pwd.getpwall() if entry.pw_uid == 0 or _FIRST_PERSON <= entry.pw_uid < _NOBODY]
+    return frozenset({Path.home().resolve(), *(Path(person.pw_dir).resolve() for person in people)}) - {Path("/")}
+
+
+def working_directory(workspace: Workspace, cwd: str) -> str:
+    """
+    Turn a request's cwd into an absolute path inside the container.
+
+    Raises:
+        CallError: it is not an existing directory of the workspace.
+    """
+    relative = cwd.removeprefix("/workspace").lstrip("/") if _is_below_mount(cwd) else cwd
+    if "\0" in cwd or relative.startswith("/"):
+        message = f"cwd {cwd!r} must be relative to the workspace, or below /workspace"
+        raise CallError(message)
+    real = (workspace.path / relative).resolve()
+    if not real.is_relative_to(workspace.path):
+        message = f"cwd {cwd!r} leads out of the workspace"
+        raise CallError(message)
+    if not real.is_dir():
+        message = f"cwd {cwd!r} is not a directory of the workspace; it must exist before the run"
+        raise CallError(message)
+    return str(Path("/workspace", real.relative_to(workspace.path)))
+
+
+def _is_below_mount(cwd: str) -> bool:
+    return cwd == "/workspace" or cwd.startswith("/workspace/")
+
+
+def find_socket(workspace: Workspace) -> str | None:
+    """
+    Find a socket below the workspace: with AF_UNIX allowed, whatever listens there is reachable from the sandbox.
+
+    Raises:
+        CallError: the workspace is too large to be sure that there is none.
+    """
+    seen = 0
+    for folder, directories, files in os.walk(workspace.path):
+        seen += len(directories) + len(files)
+        if seen > _SCAN_ENTRIES:
+            message = f"workspace has over {_SCAN_ENTRIES:,} entries, too many to rule out host sockets; use seccomp tier `default`"
+            raise CallError(message)
+        for name in files:
+            path = Path(folder, name)
+            try:
+                if stat.S_ISSOCK(path.lstat().st_mode):
+                    return str(path.relative_to(workspace.path))
+            except OSError:
+                continue  # gone since it was listed
+    return None
