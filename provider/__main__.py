@@ -1,8 +1,8 @@
 """
 The `sandbox` command line. The only file that prints or exits.
 
-Exit status of `run` and `shell`: the command's own; 124 timed out, 125 the provider failed or the request cannot be run, 126 refused or
-not executable, 127 not found, 128+n ended by signal n.
+Exit status of `run` and `shell`: the command's own; 124 timed out, 125 the provider failed or the request
+cannot be run, 126 refused or not executable, 127 not found, 128+n ended by signal n.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -44,7 +44,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
-def run(  # noqa: PLR0913 - one parameter an option
+def run(
     argv: Annotated[list[str] | None, typer.Argument(metavar="-- ARGV...", help="Program and arguments.")] = None,
     *,
     text: Annotated[str | None, typer.Option("-c", help="Shell text, given to the image's `sh -c`.")] = None,
@@ -131,7 +131,7 @@ async def _prune(config: Path | None) -> tuple[str, ...]:
         await engine.close()
 
 
-async def _run(  # noqa: PLR0913
+async def _run(
     workspace: Path,
     config: Path | None,
     limits: dict[str, Any],
@@ -142,7 +142,7 @@ async def _run(  # noqa: PLR0913
     stdin: bool,
     tty: bool,
 ) -> tuple[Outcome, int | None]:
-    """Run it with this process's own stdin, stdout, stderr, terminal and signals. The second value is a signal that ended it."""
+    """Run it on this process's own streams, terminal and signals. The second value is the signal that ended it, if any."""
     from provider import terminal
     from provider.run import Provider
     from provider.settings import load_settings
@@ -172,10 +172,11 @@ async def _run(  # noqa: PLR0913
 
 def _cancel_on_signals(provider: Provider, run_id: str, received: list[int]) -> None:
     loop = asyncio.get_running_loop()
+    tasks = set()  # the loop itself keeps none
 
     def stop(number: int) -> None:
         received.append(number)
-        loop.create_task(provider.cancel(run_id))
+        tasks.add(loop.create_task(provider.cancel(run_id)))
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)

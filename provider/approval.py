@@ -1,6 +1,4 @@
-"""
-approve(): a yes bound to one plan. Approvers are async functions; the default one, for runs without a person, refuses.
-"""
+"""approve(): a yes bound to one plan. Approvers are async functions; the default one, for headless runs, refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The files a sandbox is made of: the program that is its pid 1, and the seccomp profiles. Read once, known by digest."""
+"""
+The files a sandbox is made of: the program that is its pid 1, and the seccomp profiles. Read once, known by
+digest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One captured stream: small in memory, spilled to a private file when it grows, cut at its cap, counted and hashed to the end."""
+"""
+One captured stream: small in memory, spilled to a private file when it grows, cut at its cap, counted and
+hashed to the end.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Capture:
     def _spill(self, data: bytes) -> None:
         if self._file is None:
             # Unlinked from birth, readable by nobody else.
-            self._file = tempfile.TemporaryFile(buffering=0)
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the capture
             weakref.finalize(self, self._file.close)
             _write_all(self._file.fileno(), bytes(self._memory))
             self._memory.clear()

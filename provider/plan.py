@@ -1,8 +1,9 @@
 """
-make_plan(): from a wish to every option of one container and one command. It looks at the workspace and changes nothing.
+make_plan(): from a wish to every option of one container and one command. It looks at the workspace and changes
+nothing.
 
-Every protection stands here once, in `container_request`, with the attack it stops. What is written here is compared with what
-the engine says it applied (`engine/attest.py`); nothing runs when the two differ.
+Every protection stands here once, in `container_request`, with the attack it stops. What is written here is
+compared with what the engine says it applied (`engine/attest.py`); nothing runs when the two differ.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
     _check_limits(request.limits)
     _check_strings(request.argv, environment)
     if request.seccomp != "default" and (found := find_socket(workspace)):
-        message = f"the workspace holds a socket, {found}, which seccomp tier {request.seccomp!r} could reach; remove it, or use `default`"
+        message = f"the workspace holds a socket, {found}, in reach of seccomp tier {request.seccomp}; use tier default"
         raise CallError(message)
     box = BoxPlan(
         image=image,
@@ -184,7 +185,7 @@ READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysr
 
 
 def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Write the body of the engine's create call: the whole of it, for what is left out falls to the image or the daemon."""
+    """Write the whole body of the engine's create call: what is left out falls to the image or to the daemon."""
     offline = box.network == "none"
     limits = box.limits
     tmpfs = f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},nr_inodes=64k"  # exec: compilers and npm run what they make

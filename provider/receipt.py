@@ -7,7 +7,7 @@ Keys are for machines, except `error`, `reasons` and `notes`. `sha256` is over t
 from __future__ import annotations
 
 import asyncio
-import datetime
+import datetime as dt
 import os
 import tempfile
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def seal(
         "format": FORMAT,
         "run_id": run_id,
         "session": request.session,
-        "sealed_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "sealed_at": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
         "status": _status(outcome, error),
         "request": {"sha256": digest(asdict(request))},
         "verdict": verdict and {"decision": verdict.decision.name.lower(), "reasons": list(verdict.reasons)},

@@ -1,8 +1,9 @@
 """
 Provider: the path of one request, and the register of those under way.
 
-`_follow` is that path, step by step, and nothing else; begin reading there. Every step may raise one of our errors; every run leaves
-a receipt, also a refused one; and every sandbox that was opened is disposed of, whatever happens.
+`_follow` is that path, step by step, and nothing else; begin reading there. Every step may raise one of our
+errors; every run leaves a receipt, also a refused one; and every sandbox that was opened is disposed of,
+whatever happens.
 """
 
 from __future__ import annotations
@@ -201,8 +202,9 @@ class Provider:
         """
         Run one command and tell what became of it.
 
-        A text as `argv` is given to the image's `sh -c`. Callbacks may be sync or async; they are awaited one at a time and a slow one slows
-        the command. `box` takes image, network, seccomp, runtime, user and limits, each in place of the provider's own.
+        A text as `argv` is given to the image's `sh -c`. Callbacks may be sync or async; they are awaited one at a
+        time, and a slow one slows the command. `box` takes image, network, seccomp, runtime, user and limits, each in
+        place of the provider's own.
 
         Raises:
             CallError, Refused, SandboxError: there is no outcome; the error's `receipt` says how far it came.
@@ -312,15 +314,15 @@ class Provider:
         stopping = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if opening.done():
-                return opening.result()
-            self._in_background(_undo(opening))
-            return None
         except asyncio.CancelledError:
             self._in_background(_undo(opening))
             raise
         finally:
             stopping.cancel()
+        if opening.done():
+            return opening.result()
+        self._in_background(_undo(opening))
+        return None
 
     def _dispose(self, sandbox: Sandbox) -> None:
         """Off the caller's path, but never forgotten: `close` waits for it."""
@@ -367,7 +369,7 @@ def _status(ending: Ending) -> State:
 
 def _notes(plan: Plan) -> Iterator[str]:
     if plan.box.uid == 0:
-        yield "it ran as uid 0, without any capability, because the workspace belongs to root or the caller asked for it"
+        yield "it ran as uid 0, without any capability: the workspace belongs to root, or the caller asked for it"
     if Path(__file__).is_relative_to(plan.box.workspace.path):
         yield "the workspace holds the provider itself; what runs there can change it"
 

@@ -67,7 +67,7 @@ class LimitSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Frozen; passed in, never a global. Made directly it is only what it is given; `load_settings` reads the machine."""
+    """Frozen; passed in, never a global. Made directly it is what it is given; `load_settings` reads the machine."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix="SANDBOX_", env_nested_delimiter="__", use_attribute_docstrings=True

@@ -1,9 +1,10 @@
 """
 From the command's release to its ending: output is captured, shown to whoever listens, and credited back.
 
-Listeners are awaited one at a time, and only then is the command granted more output, so a slow listener slows the command. It never
-blocks a kill: pid 1 keeps the deadline by itself, and from the deadline or a cancel on, listeners are given up after the grace. The
-engine is the second line: when pid 1 does not report an ending in time, the container is removed under it.
+Listeners are awaited one at a time, and only then is the command granted more output, so a slow listener slows
+the command. It never blocks a kill: pid 1 keeps the deadline by itself, and from the deadline or a cancel on,
+listeners are given up after the grace. The engine is the second line: when pid 1 does not report an ending in
+time, the container is removed under it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _name(callback: object) -> str:
 
 
 class Stop:
-    """The wish to end a run before its command does so. The first one counts; it may come before the command is released."""
+    """The wish to end a run before its command does so. The first counts; it may come before there is a command."""
 
     def __init__(self) -> None:
         self._wish: asyncio.Future[EndReason] = asyncio.get_running_loop().create_future()

@@ -1,8 +1,10 @@
 """
-The caller's own terminal and pipes: bytes in and out without ever blocking the event loop, raw mode, window size.
+The caller's own terminal and pipes: bytes in and out without ever blocking the event loop, raw mode, window
+size.
 
-Reads and writes block in daemon threads. Asyncio's own pipe support would set O_NONBLOCK on descriptors that are shared with the
-shell that started us, and a thread pool would be waited for at exit, for ever when the reader of a pipe has stopped.
+Reads and writes block in daemon threads. Asyncio's own pipe support would set O_NONBLOCK on descriptors that
+are shared with the shell that started us, and a thread pool would be waited for at exit, for ever when the
+reader of a pipe has stopped.
 """
 
 from __future__ import annotations

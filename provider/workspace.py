@@ -1,8 +1,10 @@
 """
-Which host directory may become a workspace. A sandbox can do with it what its owner can, so the wrong one is refused here.
+Which host directory may become a workspace. A sandbox can do with it what its owner can, so the wrong one is
+refused here.
 
 The directory is known from here on by device and inode: the engine resolves the path again when the container
-starts, and a name swapped in between would mount another directory (measured on Docker 20.10). `engine/attest.py` compares.
+starts, and a name swapped in between would mount another directory (measured on Docker 20.10).
+`engine/attest.py` compares.
 """
 
 from __future__ import annotations
@@ -18,7 +20,28 @@ from provider.model import Workspace
 
 _SYSTEM = frozenset(
     Path("/", name)
-    for name in "bin boot dev etc home lib lib32 lib64 media mnt opt proc root run sbin srv sys tmp usr var".split()
+    for name in [
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib32",
+        "lib64",
+        "media",
+        "mnt",
+        "opt",
+        "proc",
+        "root",
+        "run",
+        "sbin",
+        "srv",
+        "sys",
+        "tmp",
+        "usr",
+        "var",
+    ]
 ) | {Path("/")}
 _KERNEL = (Path("/proc"), Path("/sys"))
 _ENGINE_FOLDERS = tuple(
@@ -117,7 +140,9 @@ def find_socket(workspace: Workspace) -> str | None:
     for folder, directories, files in os.walk(workspace.path):
         seen += len(directories) + len(files)
         if seen > _SCAN_ENTRIES:
-            message = f"workspace has over {_SCAN_ENTRIES:,} entries, too many to rule out host sockets; use seccomp tier `default`"
+            message = (
+                f"over {_SCAN_ENTRIES:,} entries in the workspace, too many to rule out a socket; use tier default"
+            )
             raise CallError(message)
         for name in files:
             path = Path(folder, name)

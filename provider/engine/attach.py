@@ -1,9 +1,9 @@
 """
 The one connection to a container: an HTTP request that the engine turns into a raw, two-way stream.
 
-Our own because every client library reads ahead or waits for its consumer. This one never waits: whatever arrives is taken
-off the socket at once, for a stalled attach reader makes a container unkillable (moby #41827, measured: minutes). Memory stays
-bounded all the same, since pid 1 sends no more output than it was granted.
+Our own because every client library reads ahead or waits for its consumer. This one never waits: whatever
+arrives is taken off the socket at once, for a stalled attach reader makes a container unkillable (moby #41827,
+measured: minutes). Memory stays bounded all the same, since pid 1 sends no more output than it was granted.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ async def attach(endpoint: Endpoint, api_version: str, container: str) -> Attach
         elif parts.scheme in {"tcp", "http", "https"}:
             secured = _tls(endpoint)
             port = parts.port or (2376 if secured else 2375)
-            await loop.create_connection(lambda: attachment, parts.hostname, port, ssl=secured)
+            await loop.create_connection(lambda: attachment, parts.hostname or "", port, ssl=secured)
         else:
             message = f"engine address {endpoint.url}: only unix:// and tcp:// are supported"
             raise EngineUnavailable(message)

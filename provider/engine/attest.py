@@ -1,9 +1,10 @@
 """
 Requested equals applied, or nothing runs.
 
-Three witnesses, each asked about every container before its command is released: the engine's own read-back, field by field; pid
-1, which reports its confinement from inside; and, where the engine is on this machine, the host kernel. Engines drop misspelt or
-unknown options without a word, and some report an option that they ignore (both measured), so one witness is not enough.
+Three witnesses, each asked about every container before its command is released: the engine's own read-back,
+field by field; pid 1, which reports its confinement from inside; and, where the engine is on this machine, the
+host kernel. Engines drop misspelt or unknown options without a word, and some report an option that they ignore
+(both measured), so one witness is not enough.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from provider.model import BoxPlan
 _NO_CAPABILITY = 0
 _FILTERED = 2
 _CONFIG = frozenset(
-    "Entrypoint Cmd User WorkingDir Hostname OpenStdin StdinOnce Tty StopSignal StopTimeout NetworkDisabled".split()
+    [
+        "Entrypoint",
+        "Cmd",
+        "User",
+        "WorkingDir",
+        "Hostname",
+        "OpenStdin",
+        "StdinOnce",
+        "Tty",
+        "StopSignal",
+        "StopTimeout",
+        "NetworkDisabled",
+    ]
 )
 """Parts of a create request, outside HostConfig, that are read back under the same name."""
 

@@ -1,15 +1,17 @@
 """
 Sandboxes as Docker containers. The only importer of `docker` and `tenacity`.
 
-The SDK is synchronous, so its calls run in worker threads, each with its own deadline; the stream of a container goes through
-`attach.py`, natively. The order create, attach, start, attest is fixed: attached later, the first bytes could be lost; attested
-earlier, there would be no process to look at. Nothing is ever executed in, or copied out of, a living container through the engine.
+The SDK is synchronous, so its calls run in worker threads, each with its own deadline; the stream of a
+container goes through `attach.py`, natively. The order create, attach, start, attest is fixed: attached later,
+the first bytes could be lost; attested earlier, there would be no process to look at. Nothing is ever executed
+in, or copied out of, a living container through the engine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import struct
 import threading
 import uuid
@@ -145,10 +147,10 @@ class DockerEngine:
         """
         try:
             async with asyncio.timeout(_REMOVE_SECONDS):
-                while await self._is_left(container):
-                    await asyncio.sleep(0.02)  # the engine is removing it; it says neither when nor how long
+                while await self._is_left(container):  # noqa: ASYNC110 - the engine does not say when it is done
+                    await asyncio.sleep(0.02)
         except (TimeoutError, SandboxError) as error:
-            message = f"container {container} could not be removed: {error or 'it did not go in time'}"
+            message = f"container {container} could not be removed: {str(error) or 'it did not go in time'}"
             raise DisposeFailed(message) from error
 
     async def _is_left(self, container: str) -> bool:
@@ -187,7 +189,7 @@ class DockerEngine:
         return await _again(self._call)(method, *args, **options)
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        """One SDK call in a thread. The SDK's own answers (404, 409, 500) pass through; everything else is translated."""
+        """One SDK call in a thread. The engine's own answers (404, 409, 500) pass through; all else is translated."""
 
         def call() -> Any:
             with _translated(self.endpoint):
@@ -207,27 +209,7 @@ class DockerEngine:
     def _connected(self) -> docker.APIClient:
         with self._connecting:
             if self._client is None:
-                tls = self.endpoint.tls
-                security = (
-                    docker.tls.TLSConfig(
-                        client_cert=(str(tls / "cert.pem"), str(tls / "key.pem")),
-                        ca_cert=str(tls / "ca.pem"),
-                        verify=True,
-                    )
-                    if tls
-                    else False
-                )
-                client = docker.APIClient(
-                    base_url=self.endpoint.url,
-                    version="auto",
-                    tls=security,
-                    timeout=self._timeout,
-                    max_pool_size=_THREADS,
-                )
-                if tuple(map(int, client.api_version.split("."))) < _OLDEST_API:
-                    message = f"the engine speaks API {client.api_version}; 1.41 (Docker 20.10) is the oldest that can be used"
-                    raise EngineUnavailable(message)
-                self._client = client
+                self._client = _connect(self.endpoint, self._timeout)
             return self._client
 
 
@@ -275,6 +257,19 @@ class DockerSandbox:
     def _attached(self) -> Attachment:
         assert self.attachment is not None
         return self.attachment
+
+
+def _connect(endpoint: Endpoint, timeout: float) -> docker.APIClient:
+    tls: docker.tls.TLSConfig | bool = False
+    if folder := endpoint.tls:
+        pair = (str(folder / "cert.pem"), str(folder / "key.pem"))
+        tls = docker.tls.TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=True)
+    seconds = math.ceil(timeout)
+    client = docker.APIClient(endpoint.url, version="auto", tls=tls, timeout=seconds, max_pool_size=_THREADS)
+    if tuple(map(int, client.api_version.split("."))) < _OLDEST_API:
+        message = f"the engine speaks API {client.api_version}; 1.41, Docker 20.10, is the oldest that will do"
+        raise EngineUnavailable(message)
+    return client
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ def this_owner() -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """True only for an owner of this machine's boot and pid namespace that is certainly gone; others cannot be judged from here."""
+    """True only for an owner that certainly is: one of another boot or pid namespace cannot be judged from here."""
     try:
         boot, namespace, pid, _ = owner.split("/")
         if [boot, namespace] != this_owner().split("/")[:2] or boot == "unknown":

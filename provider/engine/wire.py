@@ -1,10 +1,10 @@
 """
 The bytes between the provider and pid 1: `images/init/PROTOCOL.md` in Python. Pure; no I/O.
 
-Two framings lie on top of each other. The engine multiplexes the container's stdout and stderr (8-byte header, pieces of at
-most 32 KiB); inside its stdout are the frames of pid 1. Both decoders take bytes as they come, in any division.
-Everything is bounded, and anything out of form is a WireError: the far side is our own program, so a malformed frame means that it
-is not our program any more.
+Two framings lie on top of each other. The engine multiplexes the container's stdout and stderr (8-byte header,
+pieces of at most 32 KiB); inside its stdout are the frames of pid 1. Both decoders take bytes as they come, in
+any division. Everything is bounded, and anything out of form is a WireError: the far side is our own program,
+so a malformed frame means that it is not our program any more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 
 from provider.errors import SandboxLost
-from provider.model import Begun, Chunk, EndReason, Ending, ExecPlan, Usage
+from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Usage
 
 MAX_PAYLOAD = 65_536
 MAX_SPEC = 4 * 2**20

@@ -22,5 +22,5 @@ def judge(request: Request, settings: Settings) -> Verdict:
 
 def _findings(request: Request, settings: Settings) -> Iterator[tuple[Decision, str]]:
     if request.user.startswith("0:") and not settings.allow_root:
-        reason = "it would run as uid 0 and the setting allow_root is off; give the workspace to a user, or name one (uid:gid)"
+        reason = "it would run as uid 0, and allow_root is off; give the workspace to a user, or name one as uid:gid"
         yield Decision.REFUSE, reason
