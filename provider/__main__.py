@@ -142,16 +142,12 @@ async def _run(
     stdin: bool,
     tty: bool,
 ) -> tuple[Outcome, int | None]:
-    """Run it on this process's own streams, terminal and signals. The second value is the signal that ended it, if any."""
+    """Run it on our own streams, terminal and signals. The second value is the signal that ended it, if one did."""
     from provider import terminal
     from provider.run import Provider
-    from provider.settings import load_settings
+    from provider.settings import load_settings, with_limits
 
-    settings = load_settings(config)
-    wanted = {name: value for name, value in limits.items() if value is not None}
-    settings = type(settings).model_validate(
-        {**settings.model_dump(), "limits": {**settings.limits.model_dump(), **wanted}}
-    )
+    settings = with_limits(load_settings(config), {name: value for name, value in limits.items() if value is not None})
     run_id = uuid.uuid4().hex
     received: list[int] = []
     async with Provider(workspace, settings=settings) as provider, contextlib.AsyncExitStack() as stack:

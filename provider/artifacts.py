@@ -25,9 +25,9 @@ import re
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from provider.errors import CallError, SandboxLost
@@ -94,18 +94,18 @@ def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _relative(index: int, pattern: str) -> str:
-    absolute = pattern.startswith("/")
-    first, *rest = [part for part in pattern.split("/") if part not in {"", "."}] or [""]
-    parts = rest if absolute else [first, *rest]
+    parts = [part for part in pattern.split("/") if part not in {"", "."}]
+    mount = parts[:1] if pattern.startswith("/") else []
+    parts = parts[len(mount) :]
     if len(pattern.encode("utf-8", "replace")) > _MAX_PATTERN_BYTES:
         wrong = f"is longer than {_MAX_PATTERN_BYTES} bytes; shorten it with `**`"
     elif "\0" in pattern or re.search("[\ud800-\udc7f\udd00-\udfff]", pattern):
         wrong = "has a NUL or a lone surrogate, which no file name can have; remove it"
-    elif absolute and first != _MOUNT:
+    elif pattern.startswith("/") and mount != [_MOUNT]:
         wrong = f"is outside the workspace; use a path relative to it, or one below /{_MOUNT}"
     elif ".." in parts:
         wrong = "has a `..` component; name the path below the workspace without it"
-    elif parts in ([], [""]):
+    elif not parts:
         wrong = "names no file; name one below the workspace, or `**` for all"
     else:
         return "/".join(parts)
@@ -126,11 +126,10 @@ def _collect(workspace: Workspace, patterns: tuple[str, ...], max_file_bytes: in
             raise SandboxLost(message)
         tree = _Tree(root=root, device=info.st_dev, max_file_bytes=max_file_bytes, stop=stop)
         paths, problems = _Walk(tree, patterns).find()
-        found = sorted(
-            [*problems.values(), *_hash_all(tree, sorted(paths - problems.keys()))], key=lambda item: item.path
-        )
+        found = [*problems.values(), *_hash_all(tree, sorted(paths - problems.keys()))]
     finally:
         os.close(root)
+    found.sort(key=lambda item: item.path)
     artifacts = tuple(item for item in found if isinstance(item, Artifact))
     return artifacts, tuple(item for item in found if isinstance(item, ArtifactProblem))
 
@@ -186,9 +185,8 @@ class _Tree:
         try:
             for part in parts:
                 self.check(part, os.lstat(part, dir_fd=held), stat.S_IFDIR)
-                below = os.open(part, _DIRECTORY, dir_fd=held)
-                os.close(held)
-                held = below
+                held, above = os.open(part, _DIRECTORY, dir_fd=held), held
+                os.close(above)
                 self.check(part, os.fstat(held), stat.S_IFDIR)
             yield held
         finally:
@@ -196,20 +194,21 @@ class _Tree:
 
     def check(self, name: str, info: os.stat_result, wanted: int) -> None:
         kind = stat.S_IFMT(info.st_mode)
-        if self.stop.is_set():
-            raise _Fault(problem="unstable", detail="nobody waits for it any more")
-        if kind == wanted and info.st_dev != self.device:
+        if kind == wanted and info.st_dev == self.device:
+            return
+        if kind == wanted:
             raise _Fault(problem="unreadable", detail=f"{name!r} is on another filesystem than the workspace")
-        if kind != wanted and wanted == stat.S_IFDIR and kind != stat.S_IFLNK:
+        if wanted == stat.S_IFDIR and kind != stat.S_IFLNK:
             raise _Fault(problem="missing", detail=f"{name!r} is not a directory")
-        if kind != wanted:
-            problem = _KINDS.get(kind, "unreadable")
-            raise _Fault(problem=problem, detail=f"{name!r} is a {problem}")
+        problem = _KINDS.get(kind, "unreadable")
+        raise _Fault(problem=problem, detail=f"{name!r} is a {problem}")
 
     def hash_batch(self, paths: list[str]) -> list[Artifact | ArtifactProblem]:
         buffer = memoryview(bytearray(_BUFFER_BYTES))
         found: list[Artifact | ArtifactProblem] = []
         for folder, members in itertools.groupby(paths, lambda path: path.rpartition("/")[0]):
+            if self.stop.is_set():
+                break
             group = list(members)
             try:
                 with self.directory(folder) as parent:
@@ -236,9 +235,7 @@ class _Tree:
         before = os.fstat(file)
         self.check(name, before, stat.S_IFREG)
         if before.st_size > self.max_file_bytes:
-            raise _Fault(
-                problem="too_large", detail=f"{before.st_size} bytes; at most {self.max_file_bytes} are hashed"
-            )
+            raise _Fault(problem="too_large", detail=f"{before.st_size} bytes; the limit is {self.max_file_bytes}")
         digest, left = hashlib.sha256(), before.st_size
         # Read and not mapped: a file cut short under a mapping is SIGBUS.
         while left and not self.stop.is_set() and (count := os.readv(file, [buffer[:left]])):
@@ -253,8 +250,38 @@ def _version(info: os.stat_result) -> tuple[int, ...]:
     return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
 
 
-_State = tuple[str, tuple[str, ...]]
-"""A pattern, and those of its components that are still to be matched."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """One component of a pattern, and the step that comes after it."""
+
+    pattern: str
+    part: str
+    matches: Callable[[str], re.Match[str] | None]
+    then: _Step | None
+
+    def fits(self, name: str) -> bool:
+        return (name[0] != "." or self.part[0] == ".") and self.matches(name) is not None
+
+
+def _first_step(pattern: str) -> _Step | None:
+    parts = pattern.split("/")
+    if parts[-1] == "**":
+        parts.append("*")  # a last `**` means every file below
+    step = None
+    for part in reversed(parts):
+        step = _Step(pattern, part, re.compile(fnmatch.translate(part)).match, step)
+    return step
+
+
+def _reach(steps: Iterable[_Step | None]) -> set[_Step]:
+    """The steps themselves and, since `**` may match nothing, those after one."""
+    reached = set()
+    for start in steps:
+        step = start
+        while step:
+            reached.add(step)
+            step = step.then if step.part == "**" else None
+    return reached
 
 
 class _Walk:
@@ -264,8 +291,6 @@ class _Walk:
         self.tree = tree
         self.paths = {pattern for pattern in patterns if not _MAGIC.search(pattern) or self.exists(pattern)}
         self.unmatched = set(patterns) - self.paths
-        parts = {part for pattern in self.unmatched for part in _parts(pattern)}
-        self.matchers = {part: re.compile(fnmatch.translate(part)).match for part in parts}
         self.entries = self.matches = 0
 
     def exists(self, path: str) -> bool:
@@ -278,14 +303,14 @@ class _Walk:
         return True
 
     def find(self) -> tuple[set[str], dict[str, ArtifactProblem]]:
-        pending = deque([("", _reach((pattern, _parts(pattern)) for pattern in self.unmatched))])
+        pending = deque([("", _reach(map(_first_step, self.unmatched)))])
         problems: dict[str, ArtifactProblem] = {}
         rest = _Fault(problem="missing", detail="no file matches")
-        while pending:
-            folder, states = pending.popleft()
+        while pending and not self.tree.stop.is_set():
+            folder, steps = pending.popleft()
             try:
                 with self.tree.directory(folder) as parent:
-                    pending.extend(self.visit(folder, parent, states))
+                    pending.extend(self.visit(folder, parent, steps))
             except (_Fault, OSError) as error:
                 problems[folder] = _problem(folder or ".", error)
                 # Directories come in order of depth, so behind one that is too deep there are only others.
@@ -294,22 +319,21 @@ class _Walk:
                     break
         return self.paths, problems | {pattern: _problem(pattern, rest) for pattern in self.unmatched}
 
-    def visit(self, folder: str, parent: int, states: set[_State]) -> Iterator[tuple[str, set[_State]]]:
-        """Note the files of a directory that match, and yield the directories in it that are to be visited."""
-        for name, kind in _entries(parent, {rest[0] for _, rest in states}):
-            self.charge(len(states))
+    def visit(self, folder: str, parent: int, steps: set[_Step]) -> Iterator[tuple[str, set[_Step]]]:
+        """Note what matches in a directory, and yield the directories in it that are to be visited."""
+        for name, kind in _entries(parent, {step.part for step in steps}):
+            self.charge(len(steps))
             path = f"{folder}/{name}" if folder else name
-            fitting = [(pattern, rest) for pattern, rest in states if self.fits(name, rest[0])]
+            fitting = [step for step in steps if step.fits(name)]
             if kind == stat.S_IFDIR:
-                if below := _reach((pattern, rest if rest[0] == "**" else rest[1:]) for pattern, rest in fitting):
+                if below := _reach(step if step.part == "**" else step.then for step in fitting):
                     yield path, below
+                continue
             # A link where a directory is needed is named as well: silence would say that nothing was there.
-            elif named := {p for p, rest in fitting if len(rest) == 1 or (kind == stat.S_IFLNK and rest[0] != "**")}:
+            is_link = kind == stat.S_IFLNK
+            if named := {step.pattern for step in fitting if not step.then or (is_link and step.part != "**")}:
                 self.note(path)
                 self.unmatched -= named
-
-    def fits(self, name: str, part: str) -> bool:
-        return (name[0] != "." or part[0] == ".") and self.matchers[part](name) is not None
 
     def charge(self, matches: int) -> None:
         self.entries += 1
@@ -323,33 +347,25 @@ class _Walk:
         self.paths.add(path)
 
 
-def _parts(pattern: str) -> tuple[str, ...]:
-    """The components; a last `**` means every file below, as `**/*` does."""
-    parts = tuple(pattern.split("/"))
-    return (*parts, "*") if parts[-1] == "**" else parts
-
-
-def _reach(states: Iterable[_State]) -> set[_State]:
-    """What may match next: the states themselves and, as `**` may match nothing, what comes after one."""
-    reached = set()
-    for pattern, start in states:
-        rest = start
-        while rest:
-            reached.add((pattern, rest))
-            rest = rest[1:] if rest[0] == "**" else ()
-    return reached
-
-
 def _entries(folder: int, parts: set[str]) -> list[tuple[str, int]]:
-    """Name and type of what may match. A directory is listed only where some component has magic."""
-    found = []
-    if any(map(_MAGIC.search, parts)):
-        with os.scandir(folder) as entries:
-            for entry in itertools.islice(entries, _MAX_ENTRIES + 1):
-                is_folder = entry.is_dir(follow_symlinks=False)
-                found.append((entry.name, stat.S_IFDIR if is_folder else stat.S_IFLNK if entry.is_symlink() else 0))
-        return found
-    for part in parts:
-        with suppress(FileNotFoundError):
-            found.append((part, stat.S_IFMT(os.lstat(part, dir_fd=folder).st_mode)))
-    return found
+    """Name and type of what may match. A directory is listed only where a component has magic."""
+    if not any(map(_MAGIC.search, parts)):
+        return [(part, kind) for part in parts if (kind := _kind(part, folder))]
+    with os.scandir(folder) as entries:
+        return [(entry.name, _kind_listed(entry)) for entry in itertools.islice(entries, _MAX_ENTRIES + 1)]
+
+
+def _kind(name: str, folder: int) -> int:
+    try:
+        return stat.S_IFMT(os.lstat(name, dir_fd=folder).st_mode)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return 0
+        raise
+
+
+def _kind_listed(entry: os.DirEntry[str]) -> int:
+    """The type as the directory tells it; whatever is neither directory nor link is looked at later."""
+    if entry.is_dir(follow_symlinks=False):
+        return stat.S_IFDIR
+    return stat.S_IFLNK if entry.is_symlink() else stat.S_IFREG

@@ -12,12 +12,13 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import platformdirs
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from provider.errors import ConfigError
@@ -112,9 +113,30 @@ def load_settings(config: Path | None = None) -> Settings:
         variables = EnvSettingsSource(Settings)()
         limits = {**written.get("limits", {}), **variables.get("limits", {})}
         return Settings(**{**written, **variables, "limits": limits})
-    except (OSError, ValueError) as error:  # tomllib's and pydantic's errors are ValueErrors
-        message = f"settings from {path} and SANDBOX_* variables: {error}"
+    except ValidationError as error:
+        raise _one_line(error, f"settings ({path}, SANDBOX_* variables)") from error
+    except (OSError, ValueError) as error:  # TOMLDecodeError is a ValueError
+        message = f"settings file {path}: {error}"
         raise ConfigError(message) from error
+
+
+def with_limits(settings: Settings, wanted: Mapping[str, object]) -> Settings:
+    """
+    Settings with some of their limits changed.
+
+    Raises:
+        ConfigError: a value does not fit.
+    """
+    try:
+        limits = LimitSettings.model_validate({**settings.limits.model_dump(), **wanted})
+    except ValidationError as error:
+        raise _one_line(error, "limits") from error
+    return settings.model_copy(update={"limits": limits})
+
+
+def _one_line(error: ValidationError, where: str) -> ConfigError:
+    problems = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+    return ConfigError(f"{where}: {'; '.join(problems)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

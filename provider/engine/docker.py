@@ -45,7 +45,7 @@ _TERMINATE = {"canceled": b"c", "output_limit": b"o", "timed_out": b"t", "exited
 _again = tenacity.retry(
     retry=tenacity.retry_if_exception_type(EngineUnavailable),
     stop=tenacity.stop_after_attempt(3),
-    wait=tenacity.wait_exponential_jitter(initial=0.1, max=1.0),
+    wait=tenacity.wait_random_exponential(multiplier=0.1, max=1.0),
     reraise=True,
 )
 """Only around calls that may be made twice: look-ups and removal. Never around create or start."""
