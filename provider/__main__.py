@@ -25,6 +25,7 @@ import typer
 from provider.errors import CallError, ProviderError, Refused
 
 if TYPE_CHECKING:
+    from provider.doctor import Finding
     from provider.model import Outcome
     from provider.run import Provider
 
@@ -107,6 +108,36 @@ def shell(
         options = {"image": image, "network": network}
         outcome, received = asyncio.run(_run(workspace, config, {}, SHELL, options, quiet=False, stdin=True, tty=True))
         raise typer.Exit(_exit_status(outcome, received))
+
+
+@app.command()
+def doctor(*, as_json: Json = False, config: Config = None) -> None:
+    """Tell what this engine is, and prove by containers what it enforces."""
+    with _errors_as_exit_status(as_json=as_json):
+        findings = asyncio.run(_examine(config))
+        if as_json:
+            _print_json({"findings": [asdict(finding) for finding in findings]})
+        else:
+            _print_findings(findings)
+        raise typer.Exit(int(any(finding.verdict == "fail" for finding in findings)))
+
+
+async def _examine(config: Path | None) -> list[Finding]:
+    from provider.doctor import examine
+    from provider.settings import load_settings
+
+    return [finding async for finding in examine(load_settings(config))]
+
+
+def _print_findings(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "what", "found", box=None)
+    marks = {"pass": "[green]pass[/]", "fail": "[bold red]FAIL[/]", "info": "[dim]info[/]"}
+    for finding in findings:
+        table.add_row(marks[finding.verdict], finding.name, finding.detail)
+    Console().print(table)
 
 
 @app.command()

@@ -264,11 +264,8 @@ class _Step:
 
 
 def _first_step(pattern: str) -> _Step | None:
-    parts = pattern.split("/")
-    if parts[-1] == "**":
-        parts.append("*")  # a last `**` means every file below
     step = None
-    for part in reversed(parts):
+    for part in reversed(pattern.split("/")):
         step = _Step(pattern, part, re.compile(fnmatch.translate(part)).match, step)
     return step
 

@@ -36,7 +36,7 @@ class Listeners:
     ) -> None:
         self._on_output = {"stdout": on_stdout, "stderr": on_stderr}
         self._on_event = on_event
-        self._given_up = asyncio.Event()
+        self._given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.errors: list[BaseException] = []
 
     async def hear(self, stream: Stream, data: bytes) -> None:
@@ -51,22 +51,21 @@ class Listeners:
 
     def give_up(self) -> None:
         """Wait for nobody any more."""
-        self._given_up.set()
+        if not self._given_up.done():
+            self._given_up.set_result(None)
 
     async def _call(self, callback: Callable[[Any], Any], value: Any) -> None:
-        if self._given_up.is_set():
+        if self._given_up.done():
             return
         work = asyncio.ensure_future(_invoke(callback, value))
-        patience = asyncio.ensure_future(self._given_up.wait())
         try:
-            await asyncio.wait({work, patience}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, self._given_up}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 self.errors.append(TimeoutError(f"{_name(callback)} was still busy when the run was over"))
             elif error := work.exception():
                 self.errors.append(error)
         finally:
             work.cancel()
-            patience.cancel()
 
 
 async def _invoke(callback: Callable[[Any], Any], value: Any) -> None:

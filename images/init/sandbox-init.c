@@ -37,6 +37,7 @@ enum {
     STDIN_WINDOW = 4 * PAYLOAD, /* PROTOCOL.md: free credit for stdin */
     PIPE_SIZE = 4 * PAYLOAD,    /* fewer wake-ups than with the kernel's 64 KiB */
     PIDS_LISTED = 4096,
+    GATHER_MS = 1,
 };
 
 enum phase {
@@ -664,6 +665,21 @@ static void read_output(int *fd, unsigned char type)
         close_fd(fd); /* at its end; EIO is how a terminal says so. With nobody left, empty is the end as well */
 }
 
+static int unread(int fd)
+{
+    int n = 0;
+    return fd >= 0 && ioctl(fd, FIONREAD, &n) == 0 ? n : 0;
+}
+
+/*
+ * Whether to let small pieces of output gather: the engine has not taken our last frame yet, and there is less than a
+ * whole one to send. Every frame costs each hop on the way the same, whatever its size.
+ */
+static bool better_wait(void)
+{
+    return unread(1) > 0 && unread(stdout_fd) + unread(stderr_fd) < PAYLOAD;
+}
+
 /* ---- the loop ---- */
 
 static void step(uint64_t now)
@@ -753,7 +769,12 @@ int main(void)
         flush_out();
         if (phase == ENDED && out_len == 0)
             return 0;
-        bool may_read = out_len == 0 && credit > 0;
+        bool has_room = out_len == 0 && credit > 0 && (stdout_fd >= 0 || stderr_fd >= 0);
+        bool gather = has_room && better_wait();
+        bool may_read = has_room && !gather;
+        int timeout = phase == DRAINING && may_read ? 0 : time_to_wait(now_ms());
+        if (gather && (timeout < 0 || timeout > GATHER_MS))
+            timeout = GATHER_MS; /* no event tells that a pipe has been emptied */
         watch(&set[0], 0, true, POLLIN);
         watch(&set[1], 1, out_len > 0, POLLOUT);
         watch(&set[2], child_fd, true, POLLIN);
@@ -761,7 +782,7 @@ int main(void)
         watch(&set[4], stdin_fd, ring_len > 0, POLLOUT);
         watch(&set[5], stdout_fd, may_read, POLLIN);
         watch(&set[6], stderr_fd, may_read, POLLIN);
-        if (poll(set, sizeof set / sizeof *set, phase == DRAINING && may_read ? 0 : time_to_wait(now_ms())) < 0 && errno != EINTR)
+        if (poll(set, sizeof set / sizeof *set, timeout) < 0 && errno != EINTR)
             give_up("poll");
 
         if (set[3].revents)
@@ -775,7 +796,7 @@ int main(void)
         }
         if (set[4].revents)
             feed_stdin();
-        bool draining = phase == DRAINING;
+        bool draining = phase == DRAINING && !gather;
         if (stderr_first && (set[6].revents || draining))
             read_output(&stderr_fd, 'E');
         if (set[5].revents || draining)

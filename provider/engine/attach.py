@@ -23,6 +23,7 @@ from provider.settings import Endpoint
 WINDOW = 1024 * 1024
 """Bytes of output that may be on their way; what a stalled consumer costs in memory."""
 _RECEIVE_BUFFER = 256 * 1024
+_LARGEST_CHUNK = 192 * 1024
 _MAX_RESPONSE_HEAD = 16 * 1024
 
 
@@ -81,7 +82,7 @@ class Attachment(asyncio.BufferedProtocol):
         """
         while True:
             while self._messages:
-                message = self._messages.popleft()
+                message = self._next()
                 yield message
                 if isinstance(message, Ending):
                     return
@@ -125,6 +126,22 @@ class Attachment(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # Within.
+
+    def _next(self) -> Begun | Chunk | Ending:
+        """The next message; pieces of one stream that have piled up behind a slow listener come as one."""
+        first = self._messages.popleft()
+        if not isinstance(first, Chunk):
+            return first
+        pieces = [first.data]
+        size = len(first.data)
+        while self._messages and size < _LARGEST_CHUNK:
+            following = self._messages[0]
+            if not isinstance(following, Chunk) or following.stream != first.stream:
+                break
+            pieces.append(following.data)
+            size += len(following.data)
+            self._messages.popleft()
+        return Chunk(first.stream, b"".join(pieces))
 
     def _read_response_head(self, data: memoryview) -> memoryview:
         before = len(self._head)

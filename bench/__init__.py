@@ -1,0 +1,1 @@
+"""Performance claims, each a ratio against a peer measured in the same run. `make bench`."""

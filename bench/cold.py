@@ -1,0 +1,42 @@
+"""
+A request with nothing prepared: a fresh container, `echo hi`, the answer. Against what the docker client takes
+for the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bench.measure import Row, milliseconds_in_turns
+from provider import Provider
+
+IMAGE = "sandbox-provider/minimal"
+
+
+async def rows(workspace: Path, rounds: int = 40) -> list[Row]:
+    async with Provider(workspace, image=IMAGE) as provider:
+
+        async def ours() -> None:
+            outcome = await provider.run(["echo", "hi"])
+            assert outcome.stdout == b"hi\n"
+
+        samples = await milliseconds_in_turns(rounds, ours=ours, docker_run=docker_run)
+    return [
+        Row(
+            name="cold request",
+            peer="docker run --rm",
+            unit="ms",
+            ours=samples["ours"],
+            theirs=samples["docker_run"],
+            bound="<= 0.6",
+        )
+    ]
+
+
+async def docker_run() -> None:
+    process = await asyncio.create_subprocess_exec(
+        "docker", "run", "--rm", IMAGE, "echo", "hi", stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert said == b"hi\n"
