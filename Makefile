@@ -1,0 +1,46 @@
+# `make sandbox` and `make test` need only Python 3.11 and make: the rest is fetched, built and started on the way.
+
+# As they were typed, with quotes and dollars; recipes read them from the environment, where nothing expands them again.
+override export CMD := $(value CMD)
+override export WORKSPACE := $(value WORKSPACE)
+
+.PHONY: help sandbox test check images init seccomp bench clean venv
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@echo
+	@echo "  make sandbox CMD='pytest -q' WORKSPACE=path runs one command there. If it fails with status N, make says"
+	@echo "  'Error N' and ends with 2, as it always does; .venv/bin/sandbox run -w path -c 'pytest -q' ends with N itself."
+
+sandbox: images ## a shell in a sandbox on the current folder; without a terminal, a demonstration
+	@if [ -n "$$CMD" ]; then .venv/bin/sandbox run -w "$${WORKSPACE:-.}" -c "$$CMD"; \
+	elif [ -t 0 ] && [ -t 1 ]; then .venv/bin/sandbox shell -w "$${WORKSPACE:-.}"; \
+	else .venv/bin/python setup/demo.py; fi
+
+test: check images ## everything: check, unit tests, tests against a real engine
+	@PROVIDER_DOCKER=must .venv/bin/pytest
+
+check: venv ## format, lint, types
+	@.venv/bin/ruff format --check
+	@.venv/bin/ruff check
+	@.venv/bin/mypy
+
+images: venv init ## the images, after finding or starting a Docker engine
+	@.venv/bin/python images/build.py
+
+init: venv ## pid 1 of every sandbox
+	@images/init/build
+
+seccomp: venv ## the seccomp profiles, from their commented source
+	@.venv/bin/python seccomp/generate.py
+
+bench: images ## the figures of the README, measured here
+	@setup/venv dev,bench
+	@.venv/bin/python -m bench
+
+clean: ## removes what was built here; the engine and its images stay
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache provider/data/init/sandbox-init-*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv:
+	@setup/venv

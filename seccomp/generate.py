@@ -1,0 +1,119 @@
+"""
+Writes provider/data/seccomp/<tier>.json, in Docker's profile format, from syscalls.toml, which says what and why.
+
+`python seccomp/generate.py [FOLDER]`. The same input gives the same bytes; a test compares them with what is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import reduce
+from operator import and_, or_
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ERRNO = {"EPERM": 1, "EINVAL": 22, "ENOSYS": 38}  # Linux's numbers, also where this runs on another system
+DEFAULT_ERRNO = "EPERM"
+
+# No subArchitectures: the entry points of i386 (`int 0x80`), x32 and 32-bit ARM have no rules, and end the process.
+ARCH_MAP = [
+    {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []},
+    {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": []},
+]
+
+Rule = dict[str, Any]
+Condition = dict[str, Any]
+
+
+def profile(source: dict[str, Any], tier: str) -> dict[str, Any]:
+    """The whole profile of one tier."""
+    additions = [None, *source["tiers"][tier]]
+    plain: list[str] = []
+    rules: list[Rule] = []
+    for entry in source["allow"]:
+        if entry.get("for") in additions:
+            plain += entry["names"].split()
+    for entry in source["when"]:
+        if entry.get("for") in additions:
+            rules += [allow(entry["names"], conditions) for conditions in alternatives(entry)]
+    for entry in source["refuse"]:
+        # runc skips a rule whose action is the default action, so EPERM needs none.
+        if entry["errno"] != DEFAULT_ERRNO:
+            rules.append(refuse(entry["names"].split(), entry["errno"]))
+    return {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": ERRNO[DEFAULT_ERRNO],
+        "archMap": ARCH_MAP,
+        "syscalls": [allow(plain), *rules],
+    }
+
+
+def allow(names: list[str], conditions: list[Condition] | None = None) -> Rule:
+    """A rule that allows these calls, if all conditions hold."""
+    rule: Rule = {"names": sorted(names), "action": "SCMP_ACT_ALLOW"}
+    return {**rule, "args": conditions} if conditions else rule
+
+
+def refuse(names: list[str], error: str) -> Rule:
+    """A rule that answers these calls with another errno than the default one."""
+    return {"names": sorted(names), "action": "SCMP_ACT_ERRNO", "errnoRet": ERRNO[error]}
+
+
+def alternatives(entry: dict[str, Any]) -> Iterator[list[Condition]]:
+    """The lists of conditions of a [[when]] entry; one list that holds is enough."""
+    for arguments in entry.get("any", []):
+        yield [condition(int(index), expected) for index, expected in arguments.items()]
+    for index, values in entry.get("unless", {}).items():
+        for mask, value in all_but(values):
+            yield [condition(int(index), {"mask": mask, "is": value})]
+
+
+def condition(index: int, expected: int | dict[str, int]) -> Condition:
+    """One argument's condition. In a masked one `value` is the mask and `valueTwo`, zero when absent, the result."""
+    if isinstance(expected, int):
+        return {"index": index, "value": expected, "op": "SCMP_CMP_EQ"}
+    result = {"valueTwo": expected["is"]} if expected["is"] else {}
+    return {"index": index, "value": expected["mask"], **result, "op": "SCMP_CMP_MASKED_EQ"}
+
+
+def all_but(values: list[int], bits: int = 0xFFFFFFFF, mask: int = 0, value: int = 0) -> Iterator[tuple[int, int]]:
+    """
+    Pairs (mask, value) that together match every 32-bit number but `values`, whatever the upper 32 bits are.
+
+    A number is none of the values if it differs in a bit that they all share: one pair for each such bit. For the bits
+    in which they differ, split at the highest: on either side only the values there are left to avoid, by what is
+    left of those bits.
+    """
+    unshared = bits & reduce(or_, values) & ~reduce(and_, values)
+    for bit in (1 << position for position in range(32)):
+        if bit & bits & ~unshared:
+            yield mask | bit, value | (bit & ~values[0])
+    if unshared:
+        highest = 1 << (unshared.bit_length() - 1)
+        for side in (0, highest):
+            there = [each for each in values if each & highest == side]
+            yield from all_but(there, unshared & ~highest, mask | highest, value | side)
+
+
+def text(tier_profile: dict[str, Any]) -> str:
+    """Compact JSON with one rule a line, so that a diff shows which rule changed."""
+    head = json.dumps({**tier_profile, "syscalls": []}, separators=(",", ":")).removesuffix("]}")
+    rules = (json.dumps(rule, separators=(",", ":")) for rule in tier_profile["syscalls"])
+    return head + "\n" + ",\n".join(rules) + "\n]}\n"
+
+
+def main() -> None:
+    """Write every tier."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "provider" / "data" / "seccomp"
+    folder.mkdir(parents=True, exist_ok=True)
+    source = tomllib.loads((HERE / "syscalls.toml").read_text(encoding="utf-8"))
+    for tier in source["tiers"]:
+        (folder / f"{tier}.json").write_text(text(profile(source, tier)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

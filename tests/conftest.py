@@ -1,0 +1,136 @@
+"""The docker gate, and what several test files share."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import docker
+import docker.errors
+import docker.tls
+import hypothesis
+import pytest
+import requests
+
+from provider.assets import Assets, Profile, load_assets
+from provider.engine.owner import OWNER_LABEL, this_owner
+from provider.errors import ConfigError
+from provider.model import Image, Plan, Request, Workspace
+from provider.plan import make_plan
+from provider.settings import find_endpoint
+
+IMAGES = ("sandbox-provider/default", "sandbox-provider/minimal")
+OWNER_ID = 1000
+
+# A machine under load is slow, not wrong.
+hypothesis.settings.register_profile("ours", deadline=None, database=None)
+hypothesis.settings.load_profile("ours")
+
+
+def _client() -> docker.APIClient:
+    endpoint = find_endpoint()
+    folder = endpoint.tls
+    tls = folder and docker.tls.TLSConfig(
+        client_cert=(str(folder / "cert.pem"), str(folder / "key.pem")), ca_cert=str(folder / "ca.pem"), verify=True
+    )
+    return docker.APIClient(base_url=endpoint.url, version="auto", tls=tls or False, timeout=30)
+
+
+@functools.cache
+def _what_is_missing() -> str | None:
+    try:
+        load_assets()
+        client = _client()
+    except ConfigError as error:
+        return str(error)
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        return f"no Docker engine answers: {error}"
+    try:
+        missing = [name for name in IMAGES if not client.images(name)]
+    finally:
+        client.close()
+    return f"no image {', '.join(missing)}; run `make images`" if missing else None
+
+
+def _unavailable(reason: str) -> NoReturn:
+    """Skip, or fail where whoever started the tests has said that nothing may be skipped."""
+    if os.environ.get("PROVIDER_DOCKER") == "must":
+        pytest.fail(f"PROVIDER_DOCKER=must, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("docker") and (reason := _what_is_missing()):
+        _unavailable(reason)
+
+
+@pytest.fixture(scope="session")
+def unavailable() -> Callable[[str], NoReturn]:
+    """The same gate, for what a fixture finds missing."""
+    return _unavailable
+
+
+@pytest.fixture
+def engine_client() -> Iterator[docker.APIClient]:
+    """The engine as others see it, past the provider."""
+    client = _client()
+    yield client
+    client.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a docker test, no container of this process exists."""
+    if request.node.get_closest_marker("docker") is None:
+        yield
+        return
+    client = request.getfixturevalue("engine_client")
+    yield
+    left = client.containers(all=True, filters={"label": f"{OWNER_LABEL}={this_owner()}"})
+    assert [container["Names"] for container in left] == []
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Path]:
+    """An empty directory that belongs to a person, as workspaces do."""
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    if os.geteuid() == 0:
+        os.chown(folder, OWNER_ID, OWNER_ID)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def pinned(workspace: Path) -> Workspace:
+    """The same directory as `check_workspace` would give it."""
+    status = workspace.stat()
+    return Workspace(path=workspace, device=status.st_dev, inode=status.st_ino, uid=status.st_uid, gid=status.st_gid)
+
+
+@pytest.fixture
+def assets() -> Assets:
+    """Those of an installation, without one."""
+    texts = {tier: f'{{"defaultAction":"SCMP_ACT_ERRNO","tier":"{tier}"}}' for tier in ("default", "unix", "debug")}
+    profiles = {
+        tier: Profile(text=text, sha256=hashlib.sha256(text.encode()).hexdigest()) for tier, text in texts.items()
+    }
+    return Assets(init_path=Path("/opt/sandbox-init"), init_sha256="1" * 64, profiles=profiles)
+
+
+@pytest.fixture
+def planned(pinned: Workspace, assets: Assets) -> Callable[..., Plan]:
+    """Plans a request that is good in every part but those that a test names."""
+
+    def plan(*, image: Image | None = None, grace: float = 0.5, **parts: object) -> Plan:
+        request = Request(**{"argv": ("true",), "image": "an-image", "user": "1000:1000", **parts})
+        image = image or Image(name="an-image", id="sha256:" + "a" * 64)
+        return make_plan(request, pinned, image, assets, grace=grace)
+
+    return plan
