@@ -23,6 +23,7 @@ import itertools
 import os
 import re
 import stat
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +41,8 @@ _MAX_ENTRIES = 100_000
 _MAX_MATCHES = 5_000_000  # names times patterns, seconds of work; 1,000 patterns over all entries would be minutes
 _MAX_PATHS = 10_000
 _MAX_DEPTH = 64
-_BATCH = 64  # files; enough to make the hand-over to a thread cheap, few enough to share evenly
+_SMALL_BYTES = 64 * 1024
+_BATCH = 16  # large files; enough to make the hand-over to a thread cheap, few enough to share evenly
 _BUFFER_BYTES = 256 * 1024  # stays in a core's own cache
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,6 +64,7 @@ _SWAPPED = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}  # only when it changed bet
 _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="artifacts")
 
 Collected = tuple[tuple[Artifact, ...], tuple[ArtifactProblem, ...]]
+_Found = dict[str, Artifact | ArtifactProblem]
 
 
 async def collect(workspace: Workspace, patterns: Sequence[str], *, max_file_bytes: int) -> Collected:
@@ -126,22 +129,28 @@ def _collect(workspace: Workspace, patterns: tuple[str, ...], max_file_bytes: in
             raise SandboxLost(message)
         tree = _Tree(root=root, device=info.st_dev, max_file_bytes=max_file_bytes, stop=stop)
         paths, problems = _Walk(tree, patterns).find()
-        found = [*problems.values(), *_hash_all(tree, sorted(paths - problems.keys()))]
+        hashed = _hash_all(tree, sorted(paths - problems.keys()))
     finally:
         os.close(root)
-    found.sort(key=lambda item: item.path)
+    found = sorted([*problems.values(), *hashed.values()], key=lambda item: item.path)
     artifacts = tuple(item for item in found if isinstance(item, Artifact))
     return artifacts, tuple(item for item in found if isinstance(item, ArtifactProblem))
 
 
-def _hash_all(tree: _Tree, paths: list[str]) -> list[Artifact | ArtifactProblem]:
+def _hash_all(tree: _Tree, paths: list[str]) -> _Found:
+    # A small file is mostly system calls, and threads pass the GIL round at each: two took 0.33 s for 10,000 files of
+    # 4 KiB, one 0.23 s. With files of 256 KiB two are 1.9 times as fast as one.
+    found = tree.hash_batch(paths, most=_SMALL_BYTES)
+    large = [path for path in paths if path not in found]
     cores = os.cpu_count() or 1
-    size = max(1, min(_BATCH, len(paths) // cores))
-    batches = [paths[start : start + size] for start in range(0, len(paths), size)]
+    size = max(1, min(_BATCH, len(large) // cores))
+    batches = [large[start : start + size] for start in range(0, len(large), size)]
     if len(batches) <= 1:
-        return tree.hash_batch(paths)
+        return found | tree.hash_batch(large)
     with ThreadPoolExecutor(cores, thread_name_prefix="sha256") as pool:
-        return [item for batch in pool.map(tree.hash_batch, batches) for item in batch]
+        for batch in pool.map(tree.hash_batch, batches):
+            found |= batch
+    return found
 
 
 class _Fault(Exception):
@@ -203,25 +212,29 @@ class _Tree:
         problem = _KINDS.get(kind, "unreadable")
         raise _Fault(problem=problem, detail=f"{name!r} is a {problem}")
 
-    def hash_batch(self, paths: list[str]) -> list[Artifact | ArtifactProblem]:
+    def hash_batch(self, paths: list[str], most: int = sys.maxsize) -> _Found:
+        """Say what each path is, but for files of more than `most` bytes, of which nothing is said."""
         buffer = memoryview(bytearray(_BUFFER_BYTES))
-        found: list[Artifact | ArtifactProblem] = []
+        found: _Found = {}
         for folder, members in itertools.groupby(paths, lambda path: path.rpartition("/")[0]):
             if self.stop.is_set():
                 break
             group = list(members)
             try:
                 with self.directory(folder) as parent:
-                    found += [self.hash_file(path, parent, buffer) for path in group]
+                    found |= {path: item for path in group if (item := self.hash_file(path, parent, buffer, most))}
             except (_Fault, OSError) as error:
-                found += [_problem(path, error) for path in group]
+                found |= {path: _problem(path, error) for path in group}
         return found
 
-    def hash_file(self, path: str, parent: int, buffer: memoryview) -> Artifact | ArtifactProblem:
+    def hash_file(self, path: str, parent: int, buffer: memoryview, most: int) -> Artifact | ArtifactProblem | None:
         name = path.rpartition("/")[2]
         try:
             # Before the opening, because to open a pipe or a device is already to do something to it.
-            self.check(name, os.lstat(name, dir_fd=parent), stat.S_IFREG)
+            info = os.lstat(name, dir_fd=parent)
+            self.check(name, info, stat.S_IFREG)
+            if info.st_size > most:
+                return None
             file = os.open(name, _FILE, dir_fd=parent)
             try:
                 size, sha256 = self.hash_open(name, file, buffer)

@@ -55,7 +55,8 @@ def load_assets(data: Path = _DATA) -> Assets:
 
 def _profile(text: str) -> Profile:
     # Docker takes `{}` for "unconfined", without a word.
-    if json.loads(text).get("defaultAction") != "SCMP_ACT_ERRNO":
+    profile = json.loads(text)
+    if not isinstance(profile, dict) or profile.get("defaultAction") != "SCMP_ACT_ERRNO":
         message = "a seccomp profile does not deny by default"
         raise ValueError(message)
     return Profile(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())

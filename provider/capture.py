@@ -44,11 +44,12 @@ class Capture:
     def _spill(self, data: bytes) -> None:
         if self._file is None:
             # Unlinked from birth, readable by nobody else.
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the capture
-            weakref.finalize(self, self._file.close)
-            _write_all(self._file.fileno(), bytes(self._memory))
+            file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the capture
+            weakref.finalize(self, file.close)
+            _write_all(file.fileno(), bytes(self._memory), 0)
+            self._file = file
             self._memory.clear()
-        _write_all(self._file.fileno(), data)
+        _write_all(self._file.fileno(), data, self._kept)
         self._kept += len(data)
 
     @property
@@ -65,10 +66,11 @@ class Capture:
         return _read_all(self._file.fileno(), self._kept)
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _write_all(fd: int, data: bytes, at: int) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view) :]
+        written = os.pwrite(fd, view, at)
+        view, at = view[written:], at + written
 
 
 def _read_all(fd: int, size: int) -> bytes:

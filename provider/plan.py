@@ -8,6 +8,7 @@ compared with what the engine says it applied (`engine/attest.py`); nothing runs
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import math
 import os
@@ -42,6 +43,7 @@ MAX_ARGUMENTS = 2 * 1024 * 1024
 _KERNEL_RESERVE = 8192
 _POINTER = 8
 MAX_TIMEOUT = 7 * 24 * 3600.0
+_MAX_CELLS = 2**16 - 1
 
 
 def make_plan(request: Request, workspace: Workspace, image: Image, assets: Assets, *, grace: float) -> Plan:
@@ -55,6 +57,8 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
     environment = BASE_ENVIRONMENT | {"TERM": "xterm-256color" if request.tty else "dumb"} | dict(request.env)
     _check_choices(request)
     _check_limits(request.limits)
+    if request.tty:
+        check_terminal(*request.tty)
     _check_strings(request.argv, environment)
     if request.seccomp != "default" and (found := find_socket(workspace)):
         message = f"the workspace holds a socket, {found}, in reach of seccomp tier {request.seccomp}; use tier default"
@@ -85,29 +89,38 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
 
 
 def digest(value: Any) -> str:
-    """Sha256 of the canonical JSON (RFC 8785) of plain data; paths and odd strings are made safe first."""
+    """Sha256 of the canonical JSON (RFC 8785)."""
     return hashlib.sha256(rfc8785.dumps(plain(value))).hexdigest()
 
 
 def plain(value: Any) -> Any:
-    """Plain JSON data: paths as text, odd bytes escaped, numbers that JSON cannot carry as text."""
+    """Plain JSON data, different for different values; what JSON cannot carry becomes an object that says what."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    if isinstance(value, str):
-        # Arguments may be bytes that are not UTF-8; JSON cannot carry their surrogates.
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    if isinstance(value, int) and abs(value) >= 2**53:
-        return str(value)  # inode and device numbers may be larger than a JSON number
+    if isinstance(value, str) and not _is_text(value):
+        return {"base64": base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()}
+    if isinstance(value, int | float) and not abs(value) < 2**53:  # inode numbers may be larger; nan is neither
+        return {"number": str(value)}
     return value
+
+
+def _key(key: object) -> str:
+    text = str(key)
+    return text if _is_text(text) else "\0" + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is text, not bytes in disguise: surrogates stand for what is not UTF-8."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _user(wanted: str) -> tuple[int, int]:
     """Both ids, always: with a uid alone Docker takes gid 0."""
-    match = re.fullmatch(r"(\d{1,10}):(\d{1,10})", wanted)
+    match = re.fullmatch(r"([0-9]{1,10}):([0-9]{1,10})", wanted)
     if match is None or max(int(match[1]), int(match[2])) >= 2**32 - 1:
         message = f"user {wanted!r} must be `uid:gid`, two numbers, such as 1000:1000"
         raise CallError(message)
@@ -131,6 +144,13 @@ def _check_choices(request: Request) -> None:
         if value not in choices:
             message = f"{what} {value!r} must be one of {', '.join(choices)}"
             raise CallError(message)
+
+
+def check_terminal(rows: int, columns: int) -> None:
+    """Raises CallError for a size that no terminal has."""
+    if not (0 <= rows <= _MAX_CELLS and 0 <= columns <= _MAX_CELLS):
+        message = f"tty of {rows} rows and {columns} columns; both must be from 0 to {_MAX_CELLS}"
+        raise CallError(message)
 
 
 def _check_limits(limits: Limits) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -26,6 +28,7 @@ from provider.capture import Capture
 from provider.engine.docker import DockerEngine
 from provider.errors import CallError, DisposeFailed, ProviderError
 from provider.events import Event, StateChanged, StepFinished
+from provider.listeners import Listeners
 from provider.model import (
     Approval,
     Ending,
@@ -42,10 +45,10 @@ from provider.model import (
     Verdict,
     Workspace,
 )
-from provider.plan import make_plan
+from provider.plan import check_terminal, make_plan
 from provider.policy import judge
 from provider.settings import Settings, find_endpoint, load_settings
-from provider.stream import Listeners, Stop, stream
+from provider.stream import Stop, stream
 from provider.workspace import check_workspace
 
 
@@ -71,6 +74,11 @@ class Run:
     def session(self) -> str:
         return self.request.session
 
+    def end(self) -> None:
+        """Cancel it, wherever it is on its path."""
+        self.stop.request("canceled")
+        self.listeners.hurry()
+
     async def reach(self, state: State) -> None:
         self.state = state
         await self.listeners.tell(StateChanged(run_id=self.id, session=self.session, state=state))
@@ -83,6 +91,8 @@ class Run:
             yield
         except BaseException as problem:
             error = str(problem) or type(problem).__name__
+            if isinstance(problem, asyncio.CancelledError):
+                self.listeners.hurry()
             raise
         finally:
             self.timings[name] = time.monotonic() - began
@@ -143,8 +153,10 @@ class Provider:
         Raises:
             DisposeFailed: a container may be left.
         """
-        for run in self.runs():
-            run.stop.request("canceled")
+        runs = self.runs()
+        for run in runs:
+            run.end()
+        for run in runs:
             await run.ended.wait()
         while self._disposals:
             await asyncio.wait(self._disposals)
@@ -160,7 +172,7 @@ class Provider:
         """End one run; its caller gets a canceled outcome. False when no such run is under way."""
         run = self._runs.get(run_id)
         if run:
-            run.stop.request("canceled")
+            run.end()
         return run is not None
 
     async def stop(self, *, session: str) -> int:
@@ -168,12 +180,16 @@ class Provider:
         return sum([await self.cancel(run.id) for run in self.runs(session)])
 
     def resize(self, run_id: str, rows: int, columns: int) -> None:
-        """Give the terminal of a run its new size."""
+        """Give the terminal of a run its new size. Raises CallError for one that no terminal has."""
+        check_terminal(rows, columns)
         if sandbox := self._sandbox(run_id):
             sandbox.resize(rows, columns)
 
     def signal(self, run_id: str, number: int) -> None:
-        """Send a signal to the command of a run."""
+        """Send a signal to the command of a run. Raises CallError for a number that is none."""
+        if number not in signal.valid_signals():
+            message = f"signal {number} does not exist"
+            raise CallError(message)
         if sandbox := self._sandbox(run_id):
             sandbox.signal(number)
 
@@ -218,13 +234,16 @@ class Provider:
             cwd=cwd,
             env=dict(env or {}),
             timeout=timeout,
-            artifacts=check_patterns(artifacts),
+            artifacts=tuple(artifacts) if not isinstance(artifacts, str) else (artifacts,),
             tty=tty,
             session=session,
             **{"user": self._defaults.user or owner, **wishes},
         )
         listeners = Listeners(on_stdout, on_stderr, on_event)
         run = Run(id=run_id or uuid.uuid4().hex, request=request, workspace=workspace, stdin=stdin, listeners=listeners)
+        if receipt and not os.access(receipt.parent, os.W_OK):
+            message = f"receipt {receipt}: its directory does not exist or cannot be written"
+            raise CallError(message)
         if run.id in self._runs:
             message = f"run id {run.id!r} is taken by a run that is under way"
             raise CallError(message)
@@ -233,6 +252,7 @@ class Provider:
             return await self._recorded(run, receipt)
         finally:
             del self._runs[run.id]
+            listeners.close()
             run.ended.set()
 
     async def _recorded(self, run: Run, path: Path | None) -> Outcome:
@@ -245,6 +265,8 @@ class Provider:
             await run.reach(outcome.status)
         except BaseException as problem:
             error = problem
+            if isinstance(problem, asyncio.CancelledError):
+                run.listeners.hurry()
             await run.reach(State.CANCELED if isinstance(problem, asyncio.CancelledError) else State.FAILED)
             raise
         finally:
@@ -258,28 +280,28 @@ class Provider:
                 error=error,
                 timings=run.timings,
             )
-            if path:
-                receipts.write(sealed, path)
             if isinstance(error, ProviderError):
                 error.receipt = sealed
-        return replace(outcome, receipt=sealed, callback_errors=tuple(run.listeners.errors))
+            notes = tuple(_written(sealed, path)) if path else ()
+        errors = tuple(run.listeners.errors)
+        return replace(outcome, receipt=sealed, callback_errors=errors, notes=(*outcome.notes, *notes))
 
     async def _follow(self, run: Run) -> Outcome:
         request = run.request
         async with run.step("judge"):
             run.verdict = judge(request, self._settings)
         async with run.step("plan"):
+            check_patterns(request.artifacts)
             image = await self._engine.image(request.image)
             run.plan = plan = make_plan(request, run.workspace, image, self._assets, grace=self._settings.grace)
         async with run.step("approve"):
             run.approval = await approve(self._approver, plan, run.verdict)
         await run.reach(State.STARTING)
-        async with run.step("open"):
-            sandbox = await self._open(plan, run.stop)
-        if sandbox is None:
-            return _never_started(run)
-        run.sandbox = sandbox
         try:
+            async with run.step("open"):
+                run.sandbox = sandbox = await self._open(plan, run.stop)
+            if sandbox is None:
+                return _never_started(run)
             async with run.step("run"):
                 streamed = await stream(
                     sandbox,
@@ -294,7 +316,8 @@ class Provider:
                     run.workspace, request.artifacts, max_file_bytes=self._settings.artifact_bytes
                 )
         finally:
-            self._dispose(sandbox)
+            if run.sandbox:
+                self._in_background(run.sandbox.dispose())
         return Outcome(
             run_id=run.id,
             status=_status(streamed.ending),
@@ -324,11 +347,8 @@ class Provider:
         self._in_background(_undo(opening))
         return None
 
-    def _dispose(self, sandbox: Sandbox) -> None:
-        """Off the caller's path, but never forgotten: `close` waits for it."""
-        self._in_background(sandbox.dispose())
-
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Off the caller's path, but never forgotten: `close` waits for it."""
         task = asyncio.ensure_future(work)
         self._disposals.add(task)
         task.add_done_callback(self._settle)
@@ -342,9 +362,21 @@ class Provider:
 
 async def _undo(opening: asyncio.Future[Sandbox]) -> None:
     opening.cancel()
-    with contextlib.suppress(asyncio.CancelledError, ProviderError):
-        sandbox = await opening  # it was done already
-        await sandbox.dispose()
+    try:
+        sandbox = await opening  # when it was done already
+    except DisposeFailed:
+        raise
+    except (asyncio.CancelledError, ProviderError):
+        return
+    await sandbox.dispose()
+
+
+def _written(sealed: Mapping[str, Any], path: Path) -> Iterator[str]:
+    """Write the receipt; when that fails, say so beside what happened, not in its place."""
+    try:
+        receipts.write(sealed, path)
+    except OSError as error:
+        yield f"the receipt could not be written to {path}: {error}"
 
 
 def _never_started(run: Run) -> Outcome:

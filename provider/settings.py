@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,11 @@ def parse_size(text: object) -> int:
     if match is None:
         message = f"{text!r} is not a size; write a number of bytes, or one such as 512m or 2g"
         raise ValueError(message)
-    return int(float(match[1]) * _UNITS[match[2]])
+    size = int(Fraction(match[1]) * _UNITS[match[2]])
+    if size >= 2**63:
+        message = f"{str(text)[:40]} is more than any machine has; write a size such as 512m or 2g"
+        raise ValueError(message)
+    return size
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
@@ -111,8 +116,11 @@ def load_settings(config: Path | None = None) -> Settings:
     try:
         written = tomllib.loads(path.read_text()) if config or path.is_file() else {}
         variables = EnvSettingsSource(Settings)()
-        limits = {**written.get("limits", {}), **variables.get("limits", {})}
-        return Settings(**{**written, **variables, "limits": limits})
+        merged = {**written, **variables}
+        tables = [source["limits"] for source in (written, variables) if "limits" in source]
+        if all(isinstance(table, Mapping) for table in tables):
+            merged["limits"] = {name: value for table in tables for name, value in table.items()}
+        return Settings(**merged)
     except ValidationError as error:
         raise _one_line(error, f"settings ({path}, SANDBOX_* variables)") from error
     except (OSError, ValueError) as error:  # TOMLDecodeError is a ValueError

@@ -11,75 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from provider.capture import Capture
-from provider.events import Event, OutputArrived
-from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Limits, Plan, Sandbox, Stdin, Stream
+from provider.listeners import Listeners
+from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Limits, Plan, Sandbox, Stdin
 
 SECOND_LINE_SECONDS = 3.0
 """How long after deadline and grace pid 1 may take to report, before the container is removed under it."""
-
-
-class Listeners:
-    """Who is told about a run. What they raise is kept, and does not end the run."""
-
-    def __init__(
-        self,
-        on_stdout: Callable[[bytes], Any] | None = None,
-        on_stderr: Callable[[bytes], Any] | None = None,
-        on_event: Callable[[Event], Any] | None = None,
-    ) -> None:
-        self._on_output = {"stdout": on_stdout, "stderr": on_stderr}
-        self._on_event = on_event
-        self._given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.errors: list[BaseException] = []
-
-    async def hear(self, stream: Stream, data: bytes) -> None:
-        if callback := self._on_output[stream]:
-            await self._call(callback, data)
-        if self._on_event:
-            await self._call(self._on_event, OutputArrived(stream=stream, data=data))
-
-    async def tell(self, event: Event) -> None:
-        if self._on_event:
-            await self._call(self._on_event, event)
-
-    def give_up(self) -> None:
-        """Wait for nobody any more."""
-        if not self._given_up.done():
-            self._given_up.set_result(None)
-
-    async def _call(self, callback: Callable[[Any], Any], value: Any) -> None:
-        if self._given_up.done():
-            return
-        work = asyncio.ensure_future(_invoke(callback, value))
-        try:
-            await asyncio.wait({work, self._given_up}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                self.errors.append(TimeoutError(f"{_name(callback)} was still busy when the run was over"))
-            elif error := work.exception():
-                self.errors.append(error)
-        finally:
-            work.cancel()
-
-
-async def _invoke(callback: Callable[[Any], Any], value: Any) -> None:
-    if inspect.iscoroutinefunction(callback):
-        await callback(value)
-        return
-    # In a thread: one that blocks must not block the loop, for then nobody could cancel the run.
-    result = await asyncio.to_thread(callback, value)
-    if inspect.isawaitable(result):
-        await result
-
-
-def _name(callback: object) -> str:
-    return getattr(callback, "__name__", type(callback).__name__)
 
 
 class Stop:
@@ -126,7 +67,7 @@ async def stream(
     tasks = [
         reading := asyncio.ensure_future(flow.follow(begun)),
         clock := asyncio.ensure_future(_end_in_time(flow, plan.exec, stop)),
-        asyncio.ensure_future(_feed(sandbox, stdin)),
+        asyncio.ensure_future(_feed(sandbox, stdin, listeners)),
     ]
     try:
         await asyncio.wait({reading, clock}, return_when=asyncio.FIRST_COMPLETED)
@@ -142,15 +83,18 @@ async def stream(
     return Streamed(stdout=flow.stdout, stderr=flow.stderr, ending=ending, seconds=loop.time() - released)
 
 
-async def _feed(sandbox: Sandbox, stdin: Stdin) -> None:
+async def _feed(sandbox: Sandbox, stdin: Stdin, listeners: Listeners) -> None:
     if stdin is None:
         return
-    if isinstance(stdin, bytes):
-        await sandbox.write_stdin(stdin)
-    else:
-        async for piece in stdin:
-            if piece:  # empty would close it
-                await sandbox.write_stdin(piece)
+    try:
+        if isinstance(stdin, bytes):
+            await sandbox.write_stdin(stdin)
+        else:
+            async for piece in stdin:
+                if piece:  # empty would close it
+                    await sandbox.write_stdin(piece)
+    except Exception as error:  # noqa: BLE001 - the caller's source, like a listener, does not end the run
+        listeners.errors.append(error)
     await sandbox.write_stdin(b"")
 
 
@@ -162,7 +106,7 @@ async def _end_in_time(flow: _Flow, plan: ExecPlan, stop: Stop) -> EndReason:
     flow.sandbox.terminate(reason)  # a deadline pid 1 keeps by itself; told twice it does nothing more
     if reason == "timed_out":
         await asyncio.sleep(plan.grace)  # listeners may finish what they have in hand
-    flow.listeners.give_up()
+    flow.listeners.hurry()
     await asyncio.sleep(plan.grace + SECOND_LINE_SECONDS)
     return reason
 

@@ -57,6 +57,8 @@ _ENGINE_FOLDERS = tuple(
 )
 _FIRST_PERSON, _NOBODY = 1000, 65534
 _SCAN_ENTRIES = 1_000_000
+_NO_PATH = (OSError, ValueError, RuntimeError)
+"""What pathlib raises for a name that is too long, holds a NUL or a lone surrogate, or is a loop of links."""
 
 
 def check_workspace(path: str | os.PathLike[str]) -> Workspace:
@@ -67,14 +69,14 @@ def check_workspace(path: str | os.PathLike[str]) -> Workspace:
         CallError: it does not exist, is a link, or is a directory that nobody means to give away.
     """
     given = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link that we look for
-    if given.is_symlink():
-        message = f"workspace {given} is a symbolic link; name the directory itself: {given.resolve()}"
-        raise CallError(message)
     try:
+        if given.is_symlink():
+            message = f"workspace {given} is a symbolic link; name the directory itself: {given.resolve()}"
+            raise CallError(message)
         real = given.resolve(strict=True)
         status = real.lstat()
-    except OSError as error:
-        message = f"workspace {given}: {error.strerror}; it must be an existing directory"
+    except _NO_PATH as error:
+        message = f"workspace {str(given)!r}: {_why(error)}; it must be an existing directory"
         raise CallError(message) from error
     if not stat.S_ISDIR(status.st_mode):
         message = f"workspace {given} is not a directory"
@@ -115,14 +117,23 @@ def working_directory(workspace: Workspace, cwd: str) -> str:
     if "\0" in cwd or relative.startswith("/"):
         message = f"cwd {cwd!r} must be relative to the workspace, or below /workspace"
         raise CallError(message)
-    real = (workspace.path / relative).resolve()
+    try:
+        real = (workspace.path / relative).resolve()
+        is_directory = real.is_dir()
+    except _NO_PATH as error:
+        message = f"cwd {cwd!r}: {_why(error)}; it must be a directory of the workspace"
+        raise CallError(message) from error
     if not real.is_relative_to(workspace.path):
         message = f"cwd {cwd!r} leads out of the workspace"
         raise CallError(message)
-    if not real.is_dir():
+    if not is_directory:
         message = f"cwd {cwd!r} is not a directory of the workspace; it must exist before the run"
         raise CallError(message)
     return str(Path("/workspace", real.relative_to(workspace.path)))
+
+
+def _why(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _is_below_mount(cwd: str) -> bool:

@@ -310,13 +310,19 @@ async def test_a_pipe_is_reported_and_never_waited_for(root: Path) -> None:
         assert problems["pipe"].problem == "fifo"
 
 
-async def test_a_reader_of_a_pipe_is_not_served(root: Path) -> None:
-    """A FIFO is not even opened: its writer would see a reader come and go."""
+async def test_a_pipe_is_not_even_opened(root: Path) -> None:
+    """A writer that waits for a reader of a FIFO goes on waiting."""
     os.mkfifo(root / "pipe")
-    for _ in range(50):
-        await taken(root, "pipe")
-        with pytest.raises(OSError, match=re.escape(os.strerror(6))):
-            os.open(root / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+    writer = threading.Thread(target=lambda: os.close(os.open(root / "pipe", os.O_WRONLY)))
+    writer.start()
+    await asyncio.sleep(0.05)
+    for _ in range(20):
+        await taken(root, "pipe", "*")
+    await asyncio.sleep(0.05)
+    waits = writer.is_alive()
+    os.close(os.open(root / "pipe", os.O_RDONLY | os.O_NONBLOCK))
+    writer.join()
+    assert waits
 
 
 async def test_a_socket_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ LAYERS = (
     {"errors"},
     {"model"},
     {"events", "settings"},
-    {"assets", "capture", "workspace"},
+    {"assets", "capture", "listeners", "workspace"},
     {"plan"},
     {"policy", "approval", "engine", "artifacts", "receipt", "stream", "testing"},
     {"run", "dialects"},

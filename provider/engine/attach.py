@@ -69,7 +69,10 @@ class Attachment(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         said = self._reassembler.diagnosis.decode("utf-8", "replace").strip()
         because = said or (str(exc) if exc else "the engine closed the connection")
-        self._lose(SandboxLost(f"pid 1 of the sandbox fell silent: {because}"))
+        if self.upgraded.done():
+            self._lose(SandboxLost(f"pid 1 of the sandbox fell silent: {because}"))
+        else:
+            self._lose(EngineUnavailable(f"the engine did not attach: {because}"))
 
     # What the sandbox calls.
 

@@ -19,19 +19,10 @@ from provider.model import BoxPlan
 _NO_CAPABILITY = 0
 _FILTERED = 2
 _CONFIG = frozenset(
-    [
-        "Entrypoint",
-        "Cmd",
-        "User",
-        "WorkingDir",
-        "Hostname",
-        "OpenStdin",
-        "StdinOnce",
-        "Tty",
-        "StopSignal",
-        "StopTimeout",
-        "NetworkDisabled",
-    ]
+    {
+        *("Entrypoint", "Cmd", "User", "WorkingDir", "Hostname", "Healthcheck", "OpenStdin", "StdinOnce", "Tty"),
+        *("StopSignal", "StopTimeout", "NetworkDisabled"),
+    }
 )
 """Parts of a create request, outside HostConfig, that are read back under the same name."""
 
@@ -57,26 +48,39 @@ def _differences(request: Mapping[str, Any], reported: Mapping[str, Any]) -> Ite
         yield from _difference(name, request[name], config.get(name))
     for name, wanted in request["HostConfig"].items():
         yield from _difference(f"HostConfig.{name}", wanted, host.get(name))
+    for name in sorted(host.keys() - request["HostConfig"].keys() - {"Runtime"}):
+        if not _is_nothing(host[name]):
+            yield f"HostConfig.{name} is {_short(host[name])}, which nobody planned"
     labels = config.get("Labels") or {}
     for name, wanted in request["Labels"].items():
         yield from _difference(f"label {name}", wanted, labels.get(name))
+    yield from _mount_differences(request, reported)
+    networks = set((reported.get("NetworkSettings") or {}).get("Networks") or {})
+    if request["NetworkDisabled"] and not networks <= {"none"}:
+        yield f"it is on networks {sorted(networks)}"
+
+
+def _mount_differences(request: Mapping[str, Any], reported: Mapping[str, Any]) -> Iterator[str]:
     mounted = {mount.get("Destination"): mount for mount in reported.get("Mounts") or []}
     for mount in request["HostConfig"]["Mounts"]:
         found = mounted.pop(mount["Target"], None)
-        if mount["Type"] == "bind" and (found is None or found.get("RW") is mount.get("ReadOnly", False)):
+        writable = not mount.get("ReadOnly", False)
+        expected = {"Type": "bind", "RW": writable, "Propagation": "rprivate"}
+        if mount["Type"] == "bind" and not expected.items() <= (found or {}).items():
             yield f"mount {mount['Target']} is {found!r}"
     # Anything else was put there by the image or the daemon; a VOLUME, say.
     for target in mounted:
         yield f"an unplanned mount at {target}"
-    networks = set((reported.get("NetworkSettings") or {}).get("Networks") or {})
-    if request["NetworkDisabled"] and not networks <= {"none"}:
-        yield f"it is on networks {sorted(networks)}"
 
 
 def _difference(name: str, wanted: Any, found: Any) -> Iterator[str]:
     # Engines write an empty list, mapping or text, a zero and a no in any of these forms.
     if wanted != found and (wanted or found):
         yield f"{name} is {_short(found)}, not {_short(wanted)}"
+
+
+def _is_nothing(value: Any) -> bool:
+    return not value or (isinstance(value, list) and not any(value))
 
 
 def _short(value: Any) -> str:

@@ -187,7 +187,7 @@ def _ending(payload: bytes) -> Ending:
                 memory_peak_bytes=number.get("peak"),
             ),
         )
-    except (KeyError, ValueError) as problem:
+    except (KeyError, ValueError, OverflowError) as problem:
         text = f"an ending that is none: {payload[:200]!r}"
         raise WireError(text) from problem
     if sum(part is not None for part in (result.exit_code, result.signal, result.error)) != 1:

@@ -1,4 +1,4 @@
-"""What a command finds around itself, and what it cannot reach. Each test is an attack or a promise to the workspace's owner."""
+"""What a command finds around itself, and what it cannot reach: each test is an attack, or a promise to the owner."""
 
 import os
 import socket
@@ -122,7 +122,7 @@ def test_a_host_socket_in_the_workspace_cannot_be_reached(workspace):
         server.bind(str(workspace / "host.sock"))
         server.listen()
         server.settimeout(0)
-        os.chmod(workspace / "host.sock", 0o777)
+        (workspace / "host.sock").chmod(0o777)
         said = sh(workspace, "nc local:host.sock </dev/null; echo status $?")
         assert "status 0" not in said
         with pytest.raises(BlockingIOError):
@@ -135,7 +135,8 @@ def test_only_the_workspace_and_tmpfs_can_be_written(workspace):
     """Root is read-only; /tmp and HOME are private, executable and bounded."""
     said = sh(
         workspace,
-        "for d in / /etc /usr /bin /dev; do touch $d/x 2>/dev/null && echo BREACH $d; done; mount | grep -E ' (/tmp|/home/sandbox) '",
+        "for d in / /etc /usr /bin /dev; do touch $d/x 2>/dev/null && echo BREACH $d; done;"
+        "mount | grep -E ' (/tmp|/home/sandbox) '",
     )
     assert "BREACH" not in said
     lines = [line for line in said.splitlines() if "tmpfs" in line]
@@ -202,7 +203,7 @@ def test_a_workspace_swapped_before_the_start_is_noticed(workspace, tmp_path, mo
         await start(self, name)
 
     monkeypatch.setattr(docker_engine.DockerEngine, "_start", swap_then_start)
-    with pytest.raises(PlanRejected, match="inode|workspace"):
+    with pytest.raises(PlanRejected, match=r"inode|workspace"):
         run_sync("cat canary > /workspace/stolen", victim, image=MINIMAL, user="0:0")
     assert not (secret / "stolen").exists()
 

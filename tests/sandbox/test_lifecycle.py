@@ -1,6 +1,7 @@
-"""Nothing is left behind: not after a run, not after a crash of the provider, and nobody else's container is touched."""
+"""Nothing is left behind, not after a run, not after a crash of the provider; and what is another's stays."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import docker.errors
 import pytest
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
@@ -22,7 +24,8 @@ DEFAULT = "sandbox-provider/default"
 VICTIM = """
 import sys
 from provider import run_sync
-run_sync("echo started; sleep 300", sys.argv[1], image="sandbox-provider/minimal", on_stdout=lambda b: print("up", flush=True))
+up = lambda _: print("up", flush=True)
+run_sync("echo started; sleep 300", sys.argv[1], image="sandbox-provider/minimal", on_stdout=up)
 """
 
 
@@ -75,16 +78,8 @@ def test_prune_removes_what_the_dead_left_and_nothing_of_the_living(workspace, e
         assert left & set(made.values()) == {made["living"], made["elsewhere"]}
     finally:
         for container in made.values():
-            subprocess_safe_remove(engine_client, container)
-
-
-def subprocess_safe_remove(client, container):
-    import docker.errors
-
-    try:
-        client.remove_container(container, force=True, v=True)
-    except docker.errors.NotFound:
-        pass
+            with contextlib.suppress(docker.errors.NotFound):
+                engine_client.remove_container(container, force=True, v=True)
 
 
 async def test_leaving_the_provider_ends_what_still_runs(workspace, engine_client):

@@ -163,7 +163,7 @@ def _unchanged_for(path, mtime, seconds):
 
 
 async def test_a_stalled_consumer_costs_no_memory_and_cannot_hold_up_a_cancel(provider):
-    """While a listener is stuck and the command floods, our memory stays flat and a cancel still ends it within a second."""
+    """While a listener is stuck and the command floods, memory stays flat, and a cancel ends it within a second."""
     stuck = asyncio.Event()
 
     async def on_stdout(_):
