@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +39,10 @@ def percentiles(samples: list[float]) -> tuple[float, float, float]:
     return cuts[49], cuts[94], cuts[98]
 
 
-async def milliseconds_in_turns(rounds: int, **contenders: Contender) -> dict[str, list[float]]:
-    """One untimed round, then `rounds` timed ones, each contender once a round."""
+async def milliseconds_in_turns(
+    rounds: int, contenders: Mapping[str, Contender], *, between: Contender
+) -> dict[str, list[float]]:
+    """One untimed round, then `rounds` timed ones, each contender once a round; `between` puts things in order."""
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, contender in contenders.items():
@@ -48,6 +50,7 @@ async def milliseconds_in_turns(rounds: int, **contenders: Contender) -> dict[st
             await contender()
             if turn:
                 samples[name].append((time.perf_counter() - began) * 1000)
+            await between()
     return samples
 
 

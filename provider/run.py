@@ -158,11 +158,15 @@ class Provider:
             run.end()
         for run in runs:
             await run.ended.wait()
-        while self._disposals:
-            await asyncio.wait(self._disposals)
+        await self.settle()
         await self._engine.close()
         if self._leaked:
             raise self._leaked.pop()
+
+    async def settle(self) -> None:
+        """Wait until every container that has served is gone. An outcome does not wait for that."""
+        while self._disposals:
+            await asyncio.wait(self._disposals)
 
     def runs(self, session: str | None = None) -> tuple[Run, ...]:
         """Those under way."""
