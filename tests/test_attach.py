@@ -313,6 +313,26 @@ async def test_the_socket_is_drained_while_nobody_listens(engine: Server):
     attachment.close()
 
 
+async def test_output_that_has_piled_up_comes_in_large_pieces():
+    """Behind a slow listener pieces of one stream are joined, in order, bounded, and never across the other stream."""
+    kinds = b"OOOEOEE" + b"O" * 40
+    attachment = Attachment(b"")
+    for piece in (
+        UPGRADED,
+        *(wrapped(wire.frame(bytes([kind]), bytes([at]) * 10_000)) for at, kind in enumerate(kinds)),
+    ):
+        attachment.get_buffer(-1)[: len(piece)] = piece
+        attachment.buffer_updated(len(piece))
+    messages = attachment.messages()
+    chunks = []
+    while sum(len(chunk.data) for chunk in chunks) < 10_000 * len(kinds):
+        chunks.append(await asyncio.wait_for(anext(messages), 5))
+    assert len(chunks) < len(kinds) // 2
+    assert max(len(chunk.data) for chunk in chunks) < 256 * 1024
+    heard = [(chunk.stream, at) for chunk in chunks for at in chunk.data[::10_000]]
+    assert heard == [("stdout" if kind == ord("O") else "stderr", at) for at, kind in enumerate(kinds)]
+
+
 async def test_credit_is_returned_in_few_frames_and_to_the_byte(engine: Server):
     """A quarter of the window at a time; what was granted is what is sent, less at most that quarter."""
     sent: list[int] = []
