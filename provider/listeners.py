@@ -39,7 +39,7 @@ class Listeners:
         self._on_output = {"stdout": on_stdout, "stderr": on_stderr}
         self._on_event = on_event
         self._hurried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._left: dict[Callback, float] = {}
+        self._left: dict[int, float] = {}
         self._patience = PATIENCE_SECONDS
         self._thread: _Thread | None = None
         self.errors: list[BaseException] = []
@@ -92,10 +92,10 @@ class Listeners:
         loop = asyncio.get_running_loop()
         left, began = self._time_left(callback), loop.time()
         await asyncio.wait({work}, timeout=left)
-        self._left[callback] = left - (loop.time() - began) if work.done() else 0
+        self._left[id(callback)] = left - (loop.time() - began) if work.done() else 0
 
     def _time_left(self, callback: Callback) -> float:
-        return min(self._patience, self._left.get(callback, self._patience))
+        return min(self._patience, self._left.get(id(callback), self._patience))
 
     async def _outcome(self, callback: Callback, value: Any) -> BaseException | None:
         try:

@@ -199,7 +199,8 @@ class Provider:
 
     def _sandbox(self, run_id: str) -> Sandbox | None:
         run = self._runs.get(run_id)
-        return run.sandbox if run else None
+        # Pid 1 takes anything that comes before its command for a broken conversation.
+        return run.sandbox if run and run.state is State.RUNNING else None
 
     async def run(
         self,

@@ -219,6 +219,24 @@ async def test_resizes_and_signals_reach_their_run_and_no_other(made: Made):
     assert (engine.sandboxes[0].sizes, engine.sandboxes[0].signals) == ([(30, 100)], [signal.SIGINT])
 
 
+async def test_nothing_is_sent_to_a_sandbox_before_its_command(made: Made):
+    """Pid 1 gives up at any frame that comes before the command; a signal or a size at that moment must wait or go."""
+    engine = FakeEngine()
+    sent: list[object] = []
+
+    async def send_too_early(event: Any) -> None:
+        if isinstance(event, StepFinished) and event.step == "open":
+            assert engine.sandboxes[0].released is None
+            provider.signal("r", signal.SIGINT)
+            provider.resize("r", 30, 100)
+            sent.extend([*engine.sandboxes[0].signals, *engine.sandboxes[0].sizes])
+
+    async with made(engine) as provider:
+        outcome = await provider.run(["x"], run_id="r", tty=(24, 80), on_event=send_too_early)
+    assert outcome.callback_errors == ()
+    assert sent == []
+
+
 @pytest.mark.parametrize("number", [-1, 65, 256])
 async def test_a_signal_that_does_not_exist_is_the_callers_mistake(made: Made, number: int):
     """Pid 1 would take it for a broken conversation and end everything."""
@@ -600,6 +618,7 @@ async def test_a_sandbox_lost_in_the_middle_is_disposed_of(made: Made):
         {"argv": ["x", "\ud800"]},
         {"env": {"A": "\ud800"}},
         {"user": "me"},
+        {"user": "1" * 5000 + ":1"},
         {"network": "host"},
         {"artifacts": ["../x"]},
         {"artifacts": ["/etc/passwd"]},
@@ -726,6 +745,22 @@ async def test_closing_waits_for_disposals(made: Made):
     assert engine.sandboxes[0].disposals == 1
 
 
+async def test_settling_waits_for_what_has_served_and_for_nothing_else(made: Made):
+    """Afterwards the containers of ended runs are gone; the provider and its other runs go on."""
+    engine = FakeEngine(WAITS)
+    watcher = Watcher()
+    async with made(engine) as provider:
+        over = asyncio.create_task(provider.run(["x"], run_id="over", on_event=watcher))
+        await watcher.until_output()
+        going_on = asyncio.create_task(provider.run(["x"]))
+        await provider.cancel("over")
+        await ended(over)
+        await asyncio.wait_for(provider.settle(), 2)
+        assert engine.sandboxes[0].disposals == 1
+        assert not going_on.done()
+        assert not engine.closed
+
+
 async def test_a_container_that_cannot_be_removed_keeps_the_outcome_and_surfaces_at_close(made: Made):
     """The caller gets what the command did; whoever closes the provider is told what may be left."""
     provider = made(FakeEngine(dispose_error=DisposeFailed("container c may still exist")))
@@ -775,6 +810,7 @@ async def test_an_error_in_the_body_is_not_lost_when_closing(made: Made):
 async def test_a_workspace_is_checked_again_for_every_run(made: Made, workspace: Path):
     """A directory that was swapped for a link since is not taken."""
     async with made(FakeEngine()) as provider:
+        await provider.run(["x"])
         workspace.rename(workspace.with_name("moved"))
         workspace.symlink_to("moved")
         with pytest.raises(CallError, match="symbolic link"):

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -198,6 +199,25 @@ async def test_a_stalled_listener_is_given_up_on_cancel(planned: Planned, reason
     run.stop.request(reason)
     streamed = await asyncio.wait_for(run.follow(listeners), 1)
     assert streamed.ending.reason == reason
+
+
+async def test_any_callable_can_be_given_up(planned: Planned):
+    """Also one that cannot be hashed, as instances of dataclasses cannot."""
+
+    @dataclass
+    class Collector:
+        entered: asyncio.Event
+
+        async def __call__(self, data: bytes) -> None:
+            self.entered.set()
+            await asyncio.Event().wait()
+
+    run = Streaming(planned(), OUTPUT[:-1])
+    collector = Collector(asyncio.Event())
+    following = asyncio.create_task(run.follow(Listeners(on_stdout=collector)))
+    await collector.entered.wait()
+    run.stop.request("canceled")
+    assert (await asyncio.wait_for(following, 2)).ending.reason == "canceled"
 
 
 async def test_a_stalled_listener_is_given_up_in_the_middle(planned: Planned):

@@ -199,6 +199,7 @@ def test_a_link_out_is_not_followed(pinned: Workspace, tmp_path: Path, monkeypat
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
     (pinned.path / "out").symlink_to(tmp_path / "host")
+    (pinned.path / "direct").symlink_to(tmp_path / "host/s")
     assert find_socket(pinned) is None
 
 

@@ -37,7 +37,7 @@ enum {
     STDIN_WINDOW = 4 * PAYLOAD, /* PROTOCOL.md: free credit for stdin */
     PIPE_SIZE = 4 * PAYLOAD,    /* fewer wake-ups than with the kernel's 64 KiB */
     PIDS_LISTED = 4096,
-    GATHER_MS = 1,
+    LOOK_AGAIN_MS = 1,
 };
 
 enum phase {
@@ -70,6 +70,7 @@ static char spawn_stage;       /* 'p', 'f', 'd' or 'x' when it could not be star
 static int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1, spawn_fd = -1, child_fd = -1;
 static bool everyone_is_gone;  /* no child is left to wait for */
 static bool term_sent;
+static bool deserted;          /* the terminal is open nowhere but here; somebody may open it again */
 static uint64_t deadline, kill_at, linger_until;
 static long oom_before;
 static pid_t background[PIDS_LISTED];
@@ -82,7 +83,7 @@ static size_t in_len;
 /* Bytes on their way to the command's stdin, a ring that credit keeps from overflowing. */
 static unsigned char ring[STDIN_WINDOW];
 static size_t ring_at, ring_len;
-static bool stdin_closing;
+static bool stdin_closing, line_is_open;
 static uint32_t stdin_used; /* written to the command, credit not yet returned */
 
 /* Frames going out. Output is read only into an empty buffer; the slack holds control frames. */
@@ -548,6 +549,7 @@ static void feed_stdin(void)
         if (n < 0)
             close_fd(&stdin_fd); /* nobody reads it any more; the rest is dropped below */
         else {
+            line_is_open = ring[(ring_at + (size_t)n - 1) % sizeof ring] != '\n';
             ring_at = (ring_at + (size_t)n) % sizeof ring;
             ring_len -= (size_t)n;
             stdin_used += (uint32_t)n;
@@ -558,7 +560,8 @@ static void feed_stdin(void)
         ring_len = 0;
     } else if (ring_len == 0 && stdin_closing) {
         if (wants_pty) {
-            ssize_t ignored = write(stdin_fd, "\004", 1); /* what the terminal's own end of input is */
+            /* The terminal's own end of input. In the middle of a line it only ends the line. */
+            ssize_t ignored = write(stdin_fd, "\004\004", line_is_open ? 2 : 1);
             (void)ignored;
         }
         close_fd(&stdin_fd);
@@ -661,8 +664,19 @@ static void read_output(int *fd, unsigned char type)
         out_len += (size_t)n;
         credit -= (uint32_t)n;
         flush_out();
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR) || (phase == DRAINING && errno == EAGAIN))
-        close_fd(fd); /* at its end; EIO is how a terminal says so. With nobody left, empty is the end as well */
+    } else if (n < 0 && errno == EIO && wants_pty)
+        /* Nobody has the terminal open. It stays: to close our side would hang up on a command that is just leaving. */
+        deserted = true;
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        close_fd(fd);
+}
+
+/* With nobody left to write, empty is the end. Seen without reading, for there may be no credit to read with. */
+static void close_if_empty(int *fd)
+{
+    struct pollfd set = {.fd = *fd, .events = POLLIN};
+    if (*fd >= 0 && poll(&set, 1, 0) >= 0 && !(set.revents & POLLIN))
+        close_fd(fd);
 }
 
 static int unread(int fd)
@@ -704,6 +718,10 @@ static void step(uint64_t now)
         }
         if (everyone_is_gone)
             phase = DRAINING;
+    }
+    if (phase == DRAINING) {
+        close_if_empty(&stdout_fd);
+        close_if_empty(&stderr_fd);
     }
     if (phase == DRAINING && stdout_fd < 0 && stderr_fd < 0 && out_len == 0) {
         put_ending();
@@ -772,19 +790,22 @@ int main(void)
         bool has_room = out_len == 0 && credit > 0 && (stdout_fd >= 0 || stderr_fd >= 0);
         bool gather = has_room && better_wait();
         bool may_read = has_room && !gather;
-        int timeout = phase == DRAINING && may_read ? 0 : time_to_wait(now_ms());
-        if (gather && (timeout < 0 || timeout > GATHER_MS))
-            timeout = GATHER_MS; /* no event tells that a pipe has been emptied */
+        bool drained = phase == DRAINING && stdout_fd < 0 && stderr_fd < 0 && out_len == 0;
+        int timeout = drained || (phase == DRAINING && may_read) ? 0 : time_to_wait(now_ms());
+        /* No event tells that a pipe has been emptied, or that a terminal was opened again. */
+        if ((gather || deserted) && (timeout < 0 || timeout > LOOK_AGAIN_MS))
+            timeout = LOOK_AGAIN_MS;
         watch(&set[0], 0, true, POLLIN);
         watch(&set[1], 1, out_len > 0, POLLOUT);
         watch(&set[2], child_fd, true, POLLIN);
         watch(&set[3], spawn_fd, spawn_fd >= 0, POLLIN);
         watch(&set[4], stdin_fd, ring_len > 0, POLLOUT);
-        watch(&set[5], stdout_fd, may_read, POLLIN);
+        watch(&set[5], stdout_fd, may_read && !deserted, POLLIN);
         watch(&set[6], stderr_fd, may_read, POLLIN);
         if (poll(set, sizeof set / sizeof *set, timeout) < 0 && errno != EINTR)
             give_up("poll");
 
+        deserted = false;
         if (set[3].revents)
             read_spawn_report();
         if (set[0].revents)

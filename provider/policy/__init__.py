@@ -22,6 +22,6 @@ def judge(request: Request, settings: Settings) -> Verdict:
 
 def _findings(request: Request, settings: Settings) -> Iterator[tuple[Decision, str]]:
     uid = request.user.partition(":")[0]
-    if uid.isdecimal() and int(uid) == 0 and not settings.allow_root:  # 00 is root as well
+    if uid.isdecimal() and not any(map(int, uid)) and not settings.allow_root:  # 00 is root as well
         reason = "it would run as uid 0, and allow_root is off; give the workspace to a user, or name one as uid:gid"
         yield Decision.REFUSE, reason
