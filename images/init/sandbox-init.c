@@ -26,6 +26,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -371,6 +372,14 @@ static _Noreturn void refuse_to_start(int to, char stage, int error)
     _exit(127);
 }
 
+/* Ignored signals outlive an execve. By the kernel's own call: libc keeps two of them back for itself. */
+static void reset_signals(void)
+{
+    static const unsigned char by_default[64];
+    for (int number = 1; number < NSIG; number++)
+        syscall(SYS_rt_sigaction, number, by_default, NULL, (NSIG - 1) / 8);
+}
+
 static _Noreturn void become_command(int in_fd, int out_fd, int err_fd, int report)
 {
     sigset_t none;
@@ -385,7 +394,7 @@ static _Noreturn void become_command(int in_fd, int out_fd, int err_fd, int repo
     int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (score >= 0 && write(score, "1000", 4) < 0)
         score = -1; /* a kernel that refuses this leaves the command as likely a victim as we are */
-    signal(SIGPIPE, SIG_DFL);
+    reset_signals();
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (chdir(cwd) < 0)
         refuse_to_start(report, 'd', errno);
