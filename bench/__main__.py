@@ -13,14 +13,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import cold, stream
+from bench import cold, stream, warm
 from bench.measure import Row, machine, percentiles
 
 RESULTS = Path(__file__).parent / "results.json"
 
 
 async def measured(workspace: Path) -> list[Row]:
-    return [*await cold.rows(workspace), *await stream.rows(workspace)]
+    return [*await cold.rows(workspace), *await warm.rows(workspace), *await stream.rows(workspace)]
 
 
 def main() -> int:

@@ -9,13 +9,13 @@ import asyncio
 from pathlib import Path
 
 from bench.measure import Row, milliseconds_in_turns
-from provider import Provider
+from provider import Provider, Settings
 
 IMAGE = "sandbox-provider/minimal"
 
 
 async def rows(workspace: Path, rounds: int = 40) -> list[Row]:
-    async with Provider(workspace, image=IMAGE) as provider:
+    async with Provider(workspace, image=IMAGE, settings=Settings(spares=0)) as provider:
 
         async def ours() -> None:
             outcome = await provider.run(["echo", "hi"])

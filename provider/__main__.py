@@ -179,6 +179,7 @@ async def _run(
     from provider.settings import load_settings, with_limits
 
     settings = with_limits(load_settings(config), {name: value for name, value in limits.items() if value is not None})
+    settings = settings.model_copy(update={"spares": 0})  # one command a process; a spare would serve nobody
     run_id = uuid.uuid4().hex
     received: list[int] = []
     async with Provider(workspace, settings=settings) as provider, contextlib.AsyncExitStack() as stack:

@@ -73,6 +73,8 @@ async def collect(workspace: Workspace, patterns: Sequence[str], *, max_file_byt
 
     Raises: CallError for a pattern that cannot be right; SandboxLost when the workspace is not the validated one.
     """
+    if not patterns:
+        return (), ()
     checked, stop = check_patterns(patterns), threading.Event()
     work = _THREADS.submit(_collect, workspace, checked, max_file_bytes, stop)
     waiting = asyncio.wrap_future(work)

@@ -52,7 +52,8 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     with tempfile.TemporaryDirectory(prefix="sandbox-doctor-") as folder:
         if os.getuid() == 0:
             os.chown(folder, _SOMEBODY, _SOMEBODY)
-        async with Provider(folder, image=image, settings=settings) as provider:
+        # Without spares: each probe shall be about a container made for it.
+        async with Provider(folder, image=image, settings=settings.model_copy(update={"spares": 0})) as provider:
             for name, probe in PROBES.items():
                 yield await _tried(name, probe, provider, Path(folder))
 

@@ -348,6 +348,13 @@ class Sandbox(Protocol):
     @property
     def container(self) -> Container: ...
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether pid 1 can still be given a command."""
+
+    def mark_warm(self) -> None:
+        """Note in the container's facts that it was waiting before its request came."""
+
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
         """Send the command to pid 1; with `stdin`, its standard input is what `write_stdin` sends."""
 

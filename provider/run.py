@@ -26,6 +26,7 @@ from provider.artifacts import check_patterns, collect
 from provider.assets import Assets, load_assets
 from provider.capture import Capture
 from provider.engine.docker import DockerEngine
+from provider.engine.pool import Pool, PoolLimits
 from provider.errors import CallError, DisposeFailed, ProviderError
 from provider.events import Event, StateChanged, StepFinished
 from provider.listeners import Listeners
@@ -124,6 +125,7 @@ class Provider:
         self._folder = check_workspace(workspace).path
         self._assets: Assets = load_assets()
         self._engine = engine or DockerEngine(find_endpoint(), self._assets, timeout=self._settings.engine_timeout)
+        self._pool = Pool(self._engine, _pool_limits(self._settings))
         self._approver = approver
         self._defaults = Request(
             argv=(),
@@ -159,9 +161,21 @@ class Provider:
         for run in runs:
             await run.ended.wait()
         await self.settle()
-        await self._engine.close()
+        await self._pool.close()
         if self._leaked:
             raise self._leaked.pop()
+
+    async def prewarm(self, count: int = 1, **box: Any) -> None:
+        """
+        Have `count` containers wait for requests of this kind; `box` is as for `run`.
+
+        Raises:
+            CallError, SandboxError: there can be no such container.
+        """
+        workspace, request = self._request(("true",), box)
+        image = await self._engine.image(request.image)
+        plan = make_plan(request, workspace, image, self._assets, grace=self._settings.grace)
+        await self._pool.prewarm(plan.box, count)
 
     async def settle(self) -> None:
         """Wait until every container that has served is gone. An outcome does not wait for that."""
@@ -230,19 +244,15 @@ class Provider:
         Raises:
             CallError, Refused, SandboxError: there is no outcome; the error's `receipt` says how far it came.
         """
-        workspace = check_workspace(self._folder)
-        wishes = {name: value for name, value in box.items() if value is not None}
-        owner = f"{workspace.uid}:{workspace.gid}"
-        request = replace(
-            self._defaults,
-            argv=("sh", "-c", argv) if isinstance(argv, str) else tuple(argv),
+        workspace, request = self._request(
+            ("sh", "-c", argv) if isinstance(argv, str) else tuple(argv),
+            box,
             cwd=cwd,
             env=dict(env or {}),
             timeout=timeout,
             artifacts=tuple(artifacts) if not isinstance(artifacts, str) else (artifacts,),
             tty=tty,
             session=session,
-            **{"user": self._defaults.user or owner, **wishes},
         )
         listeners = Listeners(on_stdout, on_stderr, on_event)
         run = Run(id=run_id or uuid.uuid4().hex, request=request, workspace=workspace, stdin=stdin, listeners=listeners)
@@ -259,6 +269,13 @@ class Provider:
             del self._runs[run.id]
             listeners.close()
             run.ended.set()
+
+    def _request(self, argv: tuple[str, ...], box: Mapping[str, Any], **parts: Any) -> tuple[Workspace, Request]:
+        """A request over the workspace as it is now: it may have been replaced since the last one."""
+        workspace = check_workspace(self._folder)
+        wishes = {name: value for name, value in box.items() if value is not None}
+        user = self._defaults.user or f"{workspace.uid}:{workspace.gid}"
+        return workspace, replace(self._defaults, argv=argv, **parts, **{"user": user, **wishes})
 
     async def _recorded(self, run: Run, path: Path | None) -> Outcome:
         """Whatever becomes of the run, a receipt says so."""
@@ -338,7 +355,7 @@ class Provider:
 
     async def _open(self, plan: Plan, stop: Stop) -> Sandbox | None:
         """Open a sandbox, or None when the run is to be stopped before there is one."""
-        opening = asyncio.ensure_future(self._engine.open(plan.box))
+        opening = asyncio.ensure_future(self._pool.open(plan.box))
         stopping = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -374,6 +391,15 @@ async def _undo(opening: asyncio.Future[Sandbox]) -> None:
     except (asyncio.CancelledError, ProviderError):
         return
     await sandbox.dispose()
+
+
+def _pool_limits(settings: Settings) -> PoolLimits:
+    return PoolLimits(
+        per_box=settings.spares,
+        total=settings.spares_total,
+        memory_bytes=settings.spares_memory,
+        idle_seconds=settings.spares_idle,
+    )
 
 
 def _written(sealed: Mapping[str, Any], path: Path) -> Iterator[str]:
@@ -413,10 +439,11 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 def run_sync(argv: Sequence[str] | str, workspace: str | Path = ".", **options: Any) -> Outcome:
     """`Provider.run` for programs without an event loop; `options` are those of Provider and of `run`."""
-    own = {name: options.pop(name) for name in ("approver", "settings", "engine") if name in options}
+    own = {name: options.pop(name) for name in ("approver", "engine") if name in options}
+    settings = (options.pop("settings", None) or load_settings()).model_copy(update={"spares": 0})  # nobody comes after
 
     async def run_once() -> Outcome:
-        async with Provider(workspace, **own) as provider:
+        async with Provider(workspace, settings=settings, **own) as provider:
             return await provider.run(argv, **options)
 
     return asyncio.run(run_once())

@@ -92,6 +92,14 @@ class Settings(BaseSettings):
     artifact_bytes: Size = Field(default=4 * 2**30, ge=0)
     """Largest file that is hashed."""
     limits: LimitSettings = LimitSettings()
+    spares: int = Field(default=4, ge=0, le=64)
+    """Containers that wait for the next request of the same kind, at the most; 0 is none."""
+    spares_total: int = Field(default=32, ge=0)
+    """Spares of all kinds together."""
+    spares_memory: Size = Field(default=512 * 2**20, ge=0)
+    """What all spares together may cost the host, at 16 MiB each."""
+    spares_idle: float = Field(default=60.0, gt=0)
+    """Seconds that a spare waits before it is disposed of."""
 
     @classmethod
     def settings_customise_sources(

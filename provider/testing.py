@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import signal as signals
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from provider.errors import ProviderError, SandboxLost
 from provider.model import Begun, BoxPlan, Chunk, Container, Ending, EndReason, ExecPlan, Image
@@ -48,6 +49,13 @@ class FakeSandbox:
         self.disposals = 0
         self._script, self._deaf, self._dispose_error = script, deaf, dispose_error
         self._over = asyncio.Event()
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._over.is_set()
+
+    def mark_warm(self) -> None:
+        self.container = replace(self.container, warm=True)
 
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
         assert self.released is None, "a sandbox serves one command"

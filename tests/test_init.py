@@ -500,8 +500,7 @@ async def test_an_ending_needs_no_credit(init: Init, text: str, credit: int):
 async def test_credit_adds_up_without_overflow(init: Init):
     """A provider that grants more than 4 GiB in all is not taken for one that grants nothing."""
     init.run("read x; seq 1 1000", credit=2**32 - 1, stdin=True)
-    for _ in range(3):
-        init.send(b"C", struct.pack(">I", 2**32 - 1))
+    init.send(b"C", struct.pack(">I", 1))
     init.send(b"I", b"\n")
     await init.ending()
     assert init.output["stdout"].endswith(b"\n1000\n")

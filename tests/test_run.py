@@ -33,7 +33,7 @@ from provider.testing import COMPLETES, PID, FakeEngine, FakeSandbox
 
 WAITS = (Begun(PID), Chunk("stdout", b"partial"))
 """A command that lives until it is ended."""
-SETTINGS = Settings(grace=0.05)
+SETTINGS = Settings(grace=0.05, spares=0)
 
 Made = Callable[..., Provider]
 

@@ -34,6 +34,7 @@
 enum {
     HEADER = 5,
     PAYLOAD = 65536,
+    OUTPUT = PAYLOAD - HEADER, /* with its header two whole reads of the engine's, which takes 32 KiB at a time */
     SPEC_MAX = 4 << 20,
     STDIN_WINDOW = 4 * PAYLOAD, /* PROTOCOL.md: free credit for stdin */
     PIPE_SIZE = 4 * PAYLOAD,    /* fewer wake-ups than with the kernel's 64 KiB */
@@ -90,6 +91,7 @@ static uint32_t stdin_used; /* written to the command, credit not yet returned *
 /* Frames going out. Output is read only into an empty buffer; the slack holds control frames. */
 static unsigned char out[HEADER + PAYLOAD + PAYLOAD];
 static size_t out_at, out_len;
+static uint64_t output_at; /* when output last went out */
 
 static void give_up(const char *what)
 {
@@ -664,7 +666,7 @@ static void read_frames(void)
 
 static void read_output(int *fd, unsigned char type)
 {
-    size_t room = credit < PAYLOAD ? credit : PAYLOAD;
+    size_t room = credit < OUTPUT ? credit : OUTPUT;
     if (*fd < 0 || out_len || room == 0)
         return;
     ssize_t n = read(*fd, out + HEADER, room);
@@ -672,6 +674,7 @@ static void read_output(int *fd, unsigned char type)
         put_header(type, (size_t)n);
         out_len += (size_t)n;
         credit -= (uint32_t)n;
+        output_at = now_ms();
         flush_out();
     } else if (n < 0 && errno == EIO && wants_pty)
         /* Nobody has the terminal open. It stays: to close our side would hang up on a command that is just leaving. */
@@ -695,12 +698,12 @@ static int unread(int fd)
 }
 
 /*
- * Whether to let small pieces of output gather: the engine has not taken our last frame yet, and there is less than a
- * whole one to send. Every frame costs each hop on the way the same, whatever its size.
+ * Whether to let small pieces of output gather: there is less than a whole frame to send, and the engine has not taken
+ * our last one yet, or it left within this millisecond. Every frame costs each hop on the way the same, whatever its size.
  */
-static bool better_wait(void)
+static bool better_wait(uint64_t now)
 {
-    return unread(1) > 0 && unread(stdout_fd) + unread(stderr_fd) < PAYLOAD;
+    return unread(stdout_fd) + unread(stderr_fd) < OUTPUT && (now == output_at || unread(1) > 0);
 }
 
 /* ---- the loop ---- */
@@ -797,10 +800,11 @@ int main(void)
         if (phase == ENDED && out_len == 0)
             return 0;
         bool has_room = out_len == 0 && credit > 0 && (stdout_fd >= 0 || stderr_fd >= 0);
-        bool gather = has_room && better_wait();
+        uint64_t now = now_ms();
+        bool gather = has_room && better_wait(now);
         bool may_read = has_room && !gather;
         bool drained = phase == DRAINING && stdout_fd < 0 && stderr_fd < 0 && out_len == 0;
-        int timeout = drained || (phase == DRAINING && may_read) ? 0 : time_to_wait(now_ms());
+        int timeout = drained || (phase == DRAINING && may_read) ? 0 : time_to_wait(now);
         /* No event tells that a pipe has been emptied, or that a terminal was opened again. */
         if ((gather || deserted) && (timeout < 0 || timeout > LOOK_AGAIN_MS))
             timeout = LOOK_AGAIN_MS;

@@ -24,6 +24,8 @@ WINDOW = 1024 * 1024
 """Bytes of output that may be on their way; what a stalled consumer costs in memory."""
 _RECEIVE_BUFFER = 256 * 1024
 _LARGEST_CHUNK = 192 * 1024
+_BUSY = 24 * 1024
+_MOMENT = 0.001
 _MAX_RESPONSE_HEAD = 16 * 1024
 
 
@@ -62,6 +64,8 @@ class Attachment(asyncio.BufferedProtocol):
                 data = self._read_response_head(data)
             for kind, payload in self._reassembler.feed(data):
                 self._take(kind, payload)
+            if nbytes >= _BUSY:
+                self._pause()
         except (SandboxLost, EngineUnavailable) as error:
             self._lose(error)
             self.close()
@@ -123,12 +127,23 @@ class Attachment(asyncio.BufferedProtocol):
         if self._transport and not self._transport.is_closing():
             self._transport.write(data)
 
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None
+
     def close(self) -> None:
         """End pid 1's stdin, and with it everything in the container."""
         if self._transport:
             self._transport.abort()
 
     # Within.
+
+    def _pause(self) -> None:
+        """In a flood, let a moment's worth gather in the socket: a wake-up a piece costs more than the pieces."""
+        assert self._transport is not None
+        if self._transport.is_reading():
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(_MOMENT, self._transport.resume_reading)
 
     def _next(self) -> Begun | Chunk | Ending:
         """The next message; pieces of one stream that have piled up behind a slow listener come as one."""

@@ -75,7 +75,8 @@ class DockerEngine:
         except docker.errors.NotFound as error:
             message = f"image {name!r} is not on the engine; build it with `make images`, or pull it"
             raise ImageMissing(message) from error
-        return Image(name=name, id=found["Id"], volumes=tuple(sorted((found.get("Config") or {}).get("Volumes") or {})))
+        volumes = tuple(sorted((found.get("Config") or {}).get("Volumes") or {}))
+        return Image(name=name, id=found["Id"], volumes=volumes)
 
     async def open(self, box: BoxPlan) -> DockerSandbox:
         """
@@ -223,6 +224,13 @@ class DockerSandbox:
         self.container = container
         self.attachment: Attachment | None = None
 
+    @property
+    def is_alive(self) -> bool:
+        return not self._gone and self._attached.is_open
+
+    def mark_warm(self) -> None:
+        self.container = replace(self.container, warm=True)
+
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
         self._attached.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW))
 
@@ -266,6 +274,8 @@ def _connect(endpoint: Endpoint, timeout: float) -> docker.APIClient:
         tls = docker.tls.TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=True)
     seconds = math.ceil(timeout)
     client = docker.APIClient(endpoint.url, version="auto", tls=tls, timeout=seconds, max_pool_size=_THREADS)
+    if endpoint.url.startswith("unix:"):
+        client.trust_env = False  # there is no proxy to a socket; looking for one is a third of every call's time
     if tuple(map(int, client.api_version.split("."))) < _OLDEST_API:
         message = f"the engine speaks API {client.api_version}; 1.41, Docker 20.10, is the oldest that will do"
         raise EngineUnavailable(message)
