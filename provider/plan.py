@@ -9,6 +9,7 @@ compared with what the engine says it applied (`engine/attest.py`); nothing runs
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import math
 import os
@@ -85,7 +86,12 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
         tty=request.tty,
         artifacts=request.artifacts,
     )
-    return Plan(box=box, exec=execution, digest=digest({"box": asdict(box), "exec": asdict(execution)}))
+    return Plan(box=box, exec=execution, digest=digest({"box": _box_digest(box), "exec": asdict(execution)}))
+
+
+@functools.lru_cache(maxsize=256)  # the same for most requests of a provider, and half a millisecond of work
+def _box_digest(box: BoxPlan) -> str:
+    return digest(asdict(box))
 
 
 def digest(value: Any) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -43,6 +45,15 @@ def _client() -> docker.APIClient:
 
 @functools.cache
 def _what_is_missing() -> str | None:
+    with warnings.catch_warnings():
+        # The SDK forgets to close the socket of a connection that failed.
+        warnings.simplefilter("ignore", ResourceWarning)
+        reason = _look()
+        gc.collect()
+    return reason
+
+
+def _look() -> str | None:
     try:
         load_assets()
         client = _client()

@@ -156,7 +156,7 @@ class DockerEngine:
 
     async def _is_left(self, container: str) -> bool:
         try:
-            await _again(self._call)("remove_container", container, v=True, force=True)
+            await self._look_up("remove_container", container, v=True, force=True)  # twice is as good as once
         except docker.errors.NotFound:
             return False
         except docker.errors.APIError:
@@ -186,8 +186,9 @@ class DockerEngine:
         assert self._client is not None
         return str(self._client.api_version)
 
+    @_again
     async def _look_up(self, method: str, *args: Any, **options: Any) -> Any:
-        return await _again(self._call)(method, *args, **options)
+        return await self._call(method, *args, **options)
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """One SDK call in a thread. The engine's own answers (404, 409, 500) pass through; all else is translated."""
