@@ -380,6 +380,8 @@ class Provider:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, DisposeFailed):
             self._leaked.append(error)
+        elif error:
+            raise error  # a bug, for the event loop's handler to show
 
 
 async def _undo(opening: asyncio.Future[Sandbox]) -> None:

@@ -148,7 +148,14 @@ def find_socket(workspace: Workspace) -> str | None:
         CallError: the workspace is too large to be sure that there is none.
     """
     seen = 0
-    for folder, directories, files in os.walk(workspace.path):
+
+    def unreadable(error: OSError) -> None:
+        message = (
+            f"{error.filename} in the workspace cannot be read, so a socket in it cannot be ruled out; use tier default"
+        )
+        raise CallError(message) from error
+
+    for folder, directories, files in os.walk(workspace.path, onerror=unreadable):
         seen += len(directories) + len(files)
         if seen > _SCAN_ENTRIES:
             message = (

@@ -212,3 +212,12 @@ def test_a_workspace_too_large_to_scan_is_refused(pinned: Workspace, monkeypatch
     (pinned.path / "d").touch()
     with pytest.raises(CallError, match="too many"):
         find_socket(pinned)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_a_folder_that_cannot_be_searched_is_not_taken_for_empty(pinned: Workspace):
+    """Where a socket may hide, the tier that could reach it is refused."""
+    closed = pinned.path / "closed"
+    closed.mkdir(mode=0)
+    with pytest.raises(CallError, match="closed"):
+        find_socket(pinned)

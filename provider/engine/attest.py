@@ -136,7 +136,7 @@ def attest_host(box: BoxPlan, container: str, pid: int) -> bool:
         if container not in (process / "cgroup").read_text():
             return False  # another process's number: the engine is in a virtual machine, or we are in a container
         status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
     expected = {
         "NoNewPrivs": "1",
