@@ -216,6 +216,20 @@ class Container:
     attested: tuple[str, ...]
     """Whose word it was that the plan is applied: engine, pid 1, host kernel."""
 
+    @classmethod
+    def planned(cls, box: BoxPlan, name: str) -> Container:
+        """What is known before anybody has vouched for it."""
+        return cls(
+            id=name,
+            image=box.image.name,
+            image_id=box.image.id,
+            runtime=box.runtime,
+            network=box.network,
+            user=f"{box.uid}:{box.gid}",
+            warm=False,
+            attested=(),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:

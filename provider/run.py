@@ -9,13 +9,11 @@ whatever happens.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,14 +22,14 @@ from provider import receipt as receipts
 from provider.approval import Approver, approve, refuse_all
 from provider.artifacts import check_patterns, collect
 from provider.assets import Assets, load_assets
+from provider.background import Background
 from provider.capture import Capture
 from provider.engine.docker import DockerEngine
 from provider.engine.pool import Pool, PoolLimits
 from provider.errors import CallError, DisposeFailed, ProviderError
-from provider.events import Event, StateChanged, StepFinished
+from provider.events import Event
 from provider.listeners import Listeners
 from provider.model import (
-    Approval,
     Ending,
     Engine,
     Limits,
@@ -43,61 +41,14 @@ from provider.model import (
     State,
     Stdin,
     Tier,
-    Verdict,
     Workspace,
 )
 from provider.plan import check_terminal, make_plan
 from provider.policy import judge
 from provider.settings import Settings, find_endpoint, load_settings
 from provider.stream import Stop, stream
+from provider.underway import Run
 from provider.workspace import check_workspace
-
-
-@dataclass(slots=True, kw_only=True)
-class Run:
-    """One entry of the register."""
-
-    id: str
-    request: Request
-    workspace: Workspace
-    stdin: Stdin
-    listeners: Listeners
-    stop: Stop = field(default_factory=Stop)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    state: State = State.QUEUED
-    timings: dict[str, float] = field(default_factory=dict)
-    verdict: Verdict | None = None
-    plan: Plan | None = None
-    approval: Approval | None = None
-    sandbox: Sandbox | None = None
-
-    @property
-    def session(self) -> str:
-        return self.request.session
-
-    def end(self) -> None:
-        """Cancel it, wherever it is on its path."""
-        self.stop.request("canceled")
-        self.listeners.hurry()
-
-    async def reach(self, state: State) -> None:
-        self.state = state
-        await self.listeners.tell(StateChanged(run_id=self.id, session=self.session, state=state))
-
-    @contextlib.asynccontextmanager
-    async def step(self, name: str) -> AsyncIterator[None]:
-        began = time.monotonic()
-        error: str | None = None
-        try:
-            yield
-        except BaseException as problem:
-            error = str(problem) or type(problem).__name__
-            if isinstance(problem, asyncio.CancelledError):
-                self.listeners.hurry()
-            raise
-        finally:
-            self.timings[name] = time.monotonic() - began
-            await self.listeners.tell(StepFinished(run_id=self.id, step=name, seconds=self.timings[name], error=error))
 
 
 class Provider:
@@ -137,8 +88,7 @@ class Provider:
             limits=limits or self._settings.limits.limits(),
         )
         self._runs: dict[str, Run] = {}
-        self._disposals: set[asyncio.Task[None]] = set()
-        self._leaked: list[DisposeFailed] = []
+        self._background = Background()
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,9 +111,10 @@ class Provider:
         for run in runs:
             await run.ended.wait()
         await self.settle()
-        await self._pool.close()
-        if self._leaked:
-            raise self._leaked.pop()
+        try:
+            await self._pool.close()
+        finally:
+            await self._background.close()
 
     async def prewarm(self, count: int = 1, **box: Any) -> None:
         """
@@ -179,8 +130,7 @@ class Provider:
 
     async def settle(self) -> None:
         """Wait until every container that has served is gone. An outcome does not wait for that."""
-        while self._disposals:
-            await asyncio.wait(self._disposals)
+        await self._background.settle()
 
     def runs(self, session: str | None = None) -> tuple[Run, ...]:
         """Those under way."""
@@ -339,7 +289,7 @@ class Provider:
                 )
         finally:
             if run.sandbox:
-                self._in_background(run.sandbox.dispose())
+                self._background.add(run.sandbox.dispose())
         return Outcome(
             run_id=run.id,
             status=_status(streamed.ending),
@@ -360,28 +310,14 @@ class Provider:
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._in_background(_undo(opening))
+            self._background.add(_undo(opening))
             raise
         finally:
             stopping.cancel()
         if opening.done():
             return opening.result()
-        self._in_background(_undo(opening))
+        self._background.add(_undo(opening))
         return None
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Off the caller's path, but never forgotten: `close` waits for it."""
-        task = asyncio.ensure_future(work)
-        self._disposals.add(task)
-        task.add_done_callback(self._settle)
-
-    def _settle(self, task: asyncio.Task[None]) -> None:
-        self._disposals.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, DisposeFailed):
-            self._leaked.append(error)
-        elif error:
-            raise error  # a bug, for the event loop's handler to show
 
 
 async def _undo(opening: asyncio.Future[Sandbox]) -> None:

@@ -28,16 +28,7 @@ class FakeSandbox:
 
     def __init__(self, box: BoxPlan, script: Script, *, deaf: bool, dispose_error: ProviderError | None) -> None:
         self.box = box
-        self.container = Container(
-            id=f"fake-{id(self):x}",
-            image=box.image.name,
-            image_id=box.image.id,
-            runtime=box.runtime,
-            network=box.network,
-            user=f"{box.uid}:{box.gid}",
-            warm=False,
-            attested=(),
-        )
+        self.container = Container.planned(box, f"fake-{id(self):x}")
         self.released: ExecPlan | None = None
         self.has_stdin = False
         self.granted: list[int] = []

@@ -17,9 +17,10 @@ LAYERS = (
     {"errors"},
     {"model"},
     {"events", "settings"},
-    {"assets", "capture", "listeners", "workspace"},
+    {"assets", "background", "capture", "listeners", "workspace"},
     {"plan"},
     {"policy", "approval", "engine", "artifacts", "receipt", "stream", "testing"},
+    {"underway"},
     {"run", "dialects"},
     {"__init__", "terminal", "doctor"},
     {"__main__"},
@@ -28,7 +29,7 @@ RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 INSIDE = "inside"  # runs in the sandbox, as a program of its own
 
 # Declarations, or used by every test; the docker tier in tests/sandbox covers the last line.
-WITHOUT_TEST = {"errors", "events", "model", "testing"} | {"docker", "__main__", "doctor"}
+WITHOUT_TEST = {"errors", "events", "model", "testing"} | {"docker", "__main__", "doctor", "underway"}
 PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp"}
 LIVE_ENDPOINTS = ("exec_create", "exec_start", "get_archive", "put_archive", "/exec", "/archive")
 

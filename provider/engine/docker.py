@@ -89,17 +89,7 @@ class DockerEngine:
         name = f"sandbox-{uuid.uuid4().hex}"
         profile = self._assets.profiles[box.seccomp].text
         request = container_request(box, profile=profile, labels={OWNER_LABEL: self._owner})
-        container = Container(
-            id=name,
-            image=box.image.name,
-            image_id=box.image.id,
-            runtime=box.runtime,
-            network=box.network,
-            user=f"{box.uid}:{box.gid}",
-            warm=False,
-            attested=(),
-        )
-        sandbox = DockerSandbox(self, container)
+        sandbox = DockerSandbox(self, Container.planned(box, name))
         creating = asyncio.ensure_future(self._create(name, request))
         try:
             await asyncio.shield(creating)

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
 
-from provider.errors import DisposeFailed, ProviderError
+from provider.background import Background
 from provider.model import BoxPlan, Engine, Image, Sandbox
 
 RECENT_SECONDS = 2.0
@@ -65,8 +63,7 @@ class Pool:
         self._limits = limits
         self._shelves: OrderedDict[BoxPlan, _Shelf] = OrderedDict()
         """The one asked for longest ago comes first."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._leaked: list[DisposeFailed] = []
+        self._background = Background()
         self._closing = asyncio.Event()
 
     async def image(self, name: str) -> Image:
@@ -78,7 +75,7 @@ class Pool:
         shelf.note(asyncio.get_running_loop().time())
         spare = self._take(shelf)
         sandbox = spare or await self._engine.open(box)
-        self._in_background(self._replenish(box, shelf))
+        self._background.add(self._replenish(box, shelf))
         return sandbox
 
     async def prewarm(self, box: BoxPlan, count: int) -> None:
@@ -108,12 +105,10 @@ class Pool:
         self._closing.set()
         for shelf in self._shelves.values():
             while shelf.ready:
-                self._in_background(shelf.ready.popleft().dispose())
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+                self._background.add(shelf.ready.popleft().dispose())
+        await self._background.settle()
         await self._engine.close()
-        if self._leaked:
-            raise self._leaked.pop()
+        await self._background.close()
 
     def _shelf(self, box: BoxPlan) -> _Shelf:
         shelf = self._shelves.setdefault(box, _Shelf())
@@ -126,7 +121,7 @@ class Pool:
             if spare.is_alive:
                 spare.mark_warm()
                 return spare
-            self._in_background(spare.dispose())
+            self._background.add(spare.dispose())
         return None
 
     async def _replenish(self, box: BoxPlan, shelf: _Shelf) -> None:
@@ -142,12 +137,12 @@ class Pool:
             return True
         for other, shelf in self._shelves.items():
             if other != box and shelf.ready:
-                self._in_background(shelf.ready.popleft().dispose())
+                self._background.add(shelf.ready.popleft().dispose())
                 return True
         return False
 
     def _begin(self, box: BoxPlan, shelf: _Shelf) -> None:
-        maker = self._in_background(self._make(box, shelf))
+        maker = self._background.add(self._make(box, shelf))
         shelf.makers.add(maker)
         maker.add_done_callback(shelf.makers.discard)
 
@@ -164,20 +159,6 @@ class Pool:
         if shelf is None or spare not in shelf.ready:
             return
         shelf.ready.remove(spare)
-        self._in_background(spare.dispose())
+        self._background.add(spare.dispose())
         if not shelf.spares:
             del self._shelves[box]
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._settle)
-        return task
-
-    def _settle(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, DisposeFailed):
-            self._leaked.append(error)
-        elif error and not isinstance(error, ProviderError):
-            raise error  # a bug; a spare that could not be made is nobody's loss, the next request will say why

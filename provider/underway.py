@@ -1,0 +1,62 @@
+"""One run under way: how far it has come, who listens, and how to end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from provider.events import StateChanged, StepFinished
+from provider.listeners import Listeners
+from provider.model import Approval, Plan, Request, Sandbox, State, Stdin, Verdict, Workspace
+from provider.stream import Stop
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """An entry of the provider's register. What it has not reached yet is None."""
+
+    id: str
+    request: Request
+    workspace: Workspace
+    stdin: Stdin
+    listeners: Listeners
+    stop: Stop = field(default_factory=Stop)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    state: State = State.QUEUED
+    timings: dict[str, float] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    plan: Plan | None = None
+    approval: Approval | None = None
+    sandbox: Sandbox | None = None
+
+    @property
+    def session(self) -> str:
+        return self.request.session
+
+    def end(self) -> None:
+        """Cancel it, wherever it is on its path."""
+        self.stop.request("canceled")
+        self.listeners.hurry()
+
+    async def reach(self, state: State) -> None:
+        self.state = state
+        await self.listeners.tell(StateChanged(run_id=self.id, session=self.session, state=state))
+
+    @contextlib.asynccontextmanager
+    async def step(self, name: str) -> AsyncIterator[None]:
+        """Time a step, and tell of it, however it ends."""
+        began = time.monotonic()
+        error: str | None = None
+        try:
+            yield
+        except BaseException as problem:
+            error = str(problem) or type(problem).__name__
+            if isinstance(problem, asyncio.CancelledError):
+                self.listeners.hurry()
+            raise
+        finally:
+            self.timings[name] = time.monotonic() - began
+            await self.listeners.tell(StepFinished(run_id=self.id, step=name, seconds=self.timings[name], error=error))
