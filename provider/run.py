@@ -9,6 +9,7 @@ whatever happens.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import uuid
@@ -89,6 +90,7 @@ class Provider:
         )
         self._runs: dict[str, Run] = {}
         self._background = Background()
+        self._tidied = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,12 +215,20 @@ class Provider:
             message = f"run id {run.id!r} is taken by a run that is under way"
             raise CallError(message)
         self._runs[run.id] = run
+        if not self._tidied:
+            self._tidied = True
+            self._background.add(self._tidy())
         try:
             return await self._recorded(run, receipt)
         finally:
             del self._runs[run.id]
             listeners.close()
             run.ended.set()
+
+    async def _tidy(self) -> None:
+        """Remove what others left who were killed between create and start; a started container removes itself."""
+        with contextlib.suppress(ProviderError):  # not ours, and `sandbox prune` says what went wrong
+            await self._engine.sweep()
 
     def _request(self, argv: tuple[str, ...], box: Mapping[str, Any], **parts: Any) -> tuple[Workspace, Request]:
         """A request over the workspace as it is now: it may have been replaced since the last one."""

@@ -82,6 +82,15 @@ def test_prune_removes_what_the_dead_left_and_nothing_of_the_living(workspace, e
                 engine_client.remove_container(container, force=True, v=True)
 
 
+def test_the_next_provider_tidies_up_after_one_killed_before_the_start(workspace, engine_client):
+    """A container that was created and never started, by an owner that is dead, goes with the next run."""
+    boot, namespace, _, _ = this_owner().split("/")
+    labels = {OWNER_LABEL: f"{boot}/{namespace}/4194300/1"}
+    left = engine_client.create_container(MINIMAL, ["true"], labels=labels)["Id"]
+    run_sync(["true"], workspace, image=MINIMAL)
+    assert left not in {container["Id"] for container in ours(engine_client)}
+
+
 async def test_leaving_the_provider_ends_what_still_runs(workspace, engine_client):
     """Runs under way when the provider is left end as canceled, and their containers are gone."""
     started = asyncio.Event()
