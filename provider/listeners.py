@@ -11,15 +11,13 @@ listeners of other runs, nor the interpreter's exit.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
-import queue
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from provider.events import Event, OutputArrived
 from provider.model import Stream
+from provider.worker import Raised, Worker
 
 PATIENCE_SECONDS = 0.3
 """What each listener has, in all, once a run is to end: enough for a healthy one, unnoticed after a cancel."""
@@ -41,7 +39,7 @@ class Listeners:
         self._hurried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._left: dict[int, float] = {}
         self._patience = PATIENCE_SECONDS
-        self._thread: _Thread | None = None
+        self._worker: Worker | None = None
         self.errors: list[BaseException] = []
 
     async def hear(self, stream: Stream, data: bytes) -> None:
@@ -66,8 +64,8 @@ class Listeners:
 
     def close(self) -> None:
         self.give_up()
-        if self._thread:
-            self._thread.close()
+        if self._worker:
+            self._worker.close()
 
     async def _call(self, callback: Callback, value: Any) -> None:
         if self._hurried.done() and self._time_left(callback) <= 0:
@@ -100,9 +98,9 @@ class Listeners:
     async def _outcome(self, callback: Callback, value: Any) -> BaseException | None:
         try:
             if not inspect.iscoroutinefunction(callback):
-                self._thread = self._thread or _Thread()
-                value = await self._thread.call(callback, value)
-                if isinstance(value, _Raised):
+                self._worker = self._worker or Worker()
+                value = await self._worker.call(callback, value)
+                if isinstance(value, Raised):
                     return value.error
                 if inspect.isawaitable(value):
                     await value
@@ -115,42 +113,3 @@ class Listeners:
 
 def _name(callback: object) -> str:
     return getattr(callback, "__name__", type(callback).__name__)
-
-
-class _Raised:
-    """An error carried as a value: futures do not take StopIteration, and take CancelledError for their own."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-class _Thread:
-    """Calls functions one after the other. A daemon: one that never returns is left behind at exit."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._work: queue.SimpleQueue[tuple[Callback, Any, asyncio.Future[Any]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="listener", daemon=True).start()
-
-    def call(self, callback: Callback, value: Any) -> asyncio.Future[Any]:
-        done = self._loop.create_future()
-        self._work.put((callback, value, done))
-        return done
-
-    def close(self) -> None:
-        self._work.put(None)
-
-    def _serve(self) -> None:
-        while work := self._work.get():
-            callback, value, done = work
-            try:
-                result = callback(value)
-            except BaseException as error:  # noqa: BLE001
-                result = _Raised(error)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(_settle, done, result)
-
-
-def _settle(done: asyncio.Future[Any], result: Any) -> None:
-    if not done.done():
-        done.set_result(result)

@@ -3,7 +3,7 @@ From the command's release to its ending: output is captured, shown to whoever l
 
 Listeners are awaited one at a time, and only then is the command granted more output, so a slow listener slows
 the command. It never blocks a kill: pid 1 keeps the deadline by itself, and from the deadline or a cancel on,
-listeners are given up after the grace. The engine is the second line: when pid 1 does not report an ending in
+listeners have only a moment left. The engine is the second line: when pid 1 does not report an ending in
 time, the container is removed under it.
 """
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import queue
 import signal
 import termios
 import threading
 import tty
 from collections.abc import AsyncIterator, Callable, Iterator
+
+from provider.worker import Raised, Worker
 
 _PIECE = 65536
 
@@ -27,37 +28,18 @@ class Writer:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._loop = asyncio.get_running_loop()
-        self._work: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._worker = Worker()
 
     async def write(self, data: bytes) -> None:
         """Raises OSError when nobody reads any more."""
-        done = self._loop.create_future()
-        self._work.put((data, done))
-        await done
+        result = await self._worker.call(self._write_all, data)
+        if isinstance(result, Raised):
+            raise result.error
 
-    def _serve(self) -> None:
-        while True:
-            data, done = self._work.get()
-            error: OSError | None = None
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._descriptor, view) :]
-            except OSError as problem:
-                error = problem
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(_settle, done, error)
-
-
-def _settle(done: asyncio.Future[None], error: OSError | None) -> None:
-    if done.done():
-        return
-    if error:
-        done.set_exception(error)
-    else:
-        done.set_result(None)
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
 
 
 async def read(descriptor: int) -> AsyncIterator[bytes]:

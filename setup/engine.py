@@ -23,8 +23,8 @@ from pathlib import Path
 
 import docker
 import docker.errors
-import docker.tls
 
+from provider.engine.docker import tls_config
 from provider.errors import ConfigError
 from provider.settings import DEFAULT_SOCKET, Endpoint, find_endpoint
 
@@ -93,19 +93,12 @@ def connect(endpoint: Endpoint) -> docker.DockerClient:
         message = f"this user may not use the engine at {socket}: sudo usermod -aG docker $USER, then log in again."
         raise SetupError(message)
     try:
-        client = docker.DockerClient(endpoint.url, tls=tls(endpoint), timeout=FIRST_ANSWER)
+        client = docker.DockerClient(endpoint.url, tls=tls_config(endpoint), timeout=FIRST_ANSWER)
     except docker.errors.DockerException as error:  # the client asks for the engine's version when it is made
         message = f"no Docker engine answers at {endpoint.url}: {error}"
         raise NoAnswer(message) from error
     client.api.timeout = ANY_ANSWER
     return client
-
-
-def tls(endpoint: Endpoint) -> docker.tls.TLSConfig | bool:
-    if endpoint.tls is None:
-        return False
-    pair = (str(endpoint.tls / "cert.pem"), str(endpoint.tls / "key.pem"))
-    return docker.tls.TLSConfig(client_cert=pair, ca_cert=str(endpoint.tls / "ca.pem"), verify=True)
 
 
 @contextmanager

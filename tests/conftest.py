@@ -14,12 +14,12 @@ from typing import NoReturn
 
 import docker
 import docker.errors
-import docker.tls
 import hypothesis
 import pytest
 import requests
 
 from provider.assets import Assets, Profile, load_assets
+from provider.engine.docker import tls_config
 from provider.engine.owner import OWNER_LABEL, this_owner
 from provider.errors import ConfigError
 from provider.model import Image, Plan, Request, Workspace
@@ -36,11 +36,7 @@ hypothesis.settings.load_profile("ours")
 
 def _client() -> docker.APIClient:
     endpoint = find_endpoint()
-    folder = endpoint.tls
-    tls = folder and docker.tls.TLSConfig(
-        client_cert=(str(folder / "cert.pem"), str(folder / "key.pem")), ca_cert=str(folder / "ca.pem"), verify=True
-    )
-    return docker.APIClient(base_url=endpoint.url, version="auto", tls=tls or False, timeout=30)
+    return docker.APIClient(base_url=endpoint.url, version="auto", tls=tls_config(endpoint), timeout=30)
 
 
 @functools.cache

@@ -17,7 +17,8 @@ LAYERS = (
     {"errors"},
     {"model"},
     {"events", "settings"},
-    {"assets", "background", "capture", "listeners", "workspace"},
+    {"assets", "background", "capture", "worker", "workspace"},
+    {"listeners"},
     {"plan"},
     {"policy", "approval", "engine", "artifacts", "receipt", "stream", "testing"},
     {"underway"},
@@ -28,8 +29,8 @@ LAYERS = (
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 INSIDE = "inside"  # runs in the sandbox, as a program of its own
 
-# Declarations, or used by every test; the docker tier in tests/sandbox covers the last line.
-WITHOUT_TEST = {"errors", "events", "model", "testing"} | {"docker", "__main__", "doctor", "underway"}
+# Declarations, or used by every test; the docker tier, and the tests of what is built on them, cover the others.
+WITHOUT_TEST = {"errors", "events", "model", "testing"} | {"docker", "__main__", "doctor", "underway", "worker"}
 PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp"}
 LIVE_ENDPOINTS = ("exec_create", "exec_start", "get_archive", "put_archive", "/exec", "/archive")
 

@@ -258,12 +258,17 @@ class DockerSandbox:
         return self.attachment
 
 
+def tls_config(endpoint: Endpoint) -> docker.tls.TLSConfig | bool:
+    """The endpoint's certificates as the SDK takes them."""
+    folder = endpoint.tls
+    if folder is None:
+        return False
+    pair = (str(folder / "cert.pem"), str(folder / "key.pem"))
+    return docker.tls.TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=True)
+
+
 def _connect(endpoint: Endpoint, timeout: float) -> docker.APIClient:
-    tls: docker.tls.TLSConfig | bool = False
-    if folder := endpoint.tls:
-        pair = (str(folder / "cert.pem"), str(folder / "key.pem"))
-        tls = docker.tls.TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=True)
-    seconds = math.ceil(timeout)
+    tls, seconds = tls_config(endpoint), math.ceil(timeout)
     client = docker.APIClient(endpoint.url, version="auto", tls=tls, timeout=seconds, max_pool_size=_THREADS)
     if endpoint.url.startswith("unix:"):
         client.trust_env = False  # there is no proxy to a socket; looking for one is a third of every call's time

@@ -6,16 +6,9 @@ import signal
 
 import pytest
 
-from provider import Limits, Provider, State
+from provider import Limits, State
 
 pytestmark = pytest.mark.docker
-MINIMAL = "sandbox-provider/minimal"
-
-
-@pytest.fixture
-async def provider(workspace):
-    async with Provider(workspace, image=MINIMAL) as provider:
-        yield provider
 
 
 async def test_every_exit_code_passes_through(provider):

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provider import Limits, Provider, State
+from provider import Limits, State
 
 pytestmark = pytest.mark.docker
-MINIMAL = "sandbox-provider/minimal"
-
-
-@pytest.fixture
-async def provider(workspace):
-    async with Provider(workspace, image=MINIMAL) as provider:
-        yield provider
 
 
 async def test_output_arrives_while_the_command_runs(provider):
