@@ -1,0 +1,116 @@
+"""
+The part of bash's grammar that the first reader knows, as patterns and tables.
+
+What is left out is left out on purpose: a text with anything else in it is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# What is past any of these is unknown. Together they keep the worst text, for either reader, within a few milliseconds.
+MAX_BYTES: Final = 65_536
+MAX_COMMANDS: Final = 256
+MAX_PIECES: Final = 2048  # words, quotes and expansions
+MAX_HEREDOCS: Final = 16
+MAX_DEPTH: Final = 32
+
+
+class UnknownSyntax(Exception):
+    def __init__(self, reason: str, offset: int | None = None) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
+NOT_ASCII = re.compile(r"[\x80-\xff]")
+# Tab and newline are the only controls that every shell reads alike; \x01 and \x7f are bash's own internal marks.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def as_bytes(text: str) -> str:
+    """One character a byte, so that indices are byte offsets. Raises UnknownSyntax."""
+    reason = f"longer than {MAX_BYTES} bytes"
+    if len(text) > MAX_BYTES:
+        raise UnknownSyntax(reason)
+    if not text.isascii():
+        try:
+            text = text.encode().decode("latin-1")
+        except UnicodeEncodeError:
+            reason = "not valid UTF-8"
+            raise UnknownSyntax(reason) from None
+        if len(text) > MAX_BYTES:
+            raise UnknownSyntax(reason)
+    if odd := _CONTROL.search(text):
+        reason = f"control character {odd[0]!r}"
+        raise UnknownSyntax(reason, odd.start())
+    return text
+
+
+def as_text(text: str) -> str:
+    """Take it back to text."""
+    return text if text.isascii() else text.encode("latin-1").decode()
+
+
+BLANKS = re.compile(r"(?:[ \t]|(?<=[ \t])\\\n)*")  # a continued line, only where a word has ended anyway
+COMMENT = re.compile(r"#[^\n]*")
+# Words without anything special in them; `=`, `~` and `:` are looked at again where they can mean something.
+PLAIN = re.compile(r"[A-Za-z0-9_./:,=+@%^\x80-\xff-]+")
+SIMPLE = re.compile(r"""[ \t]*(?:([A-Za-z0-9_./:,=+@%^\x80-\xff-]+)|'([^']*)'|"([^"\\$`]*)")(?=[ \t\n;|)]|\Z)""")
+JOINT = re.compile(
+    r"[ \t]*(&&|\|\||\n|;(?![;&])|\|(?![|&]))[ \t]*"
+)  # the common operators, with the blanks around them
+PROGRAM = re.compile(r"([A-Za-z0-9_./+-]+)(?=[ \t\n;|)]|\Z)")
+IN_QUOTES = re.compile(r'[^"\\$`]+')
+IN_HEREDOC = re.compile(r"[^\\$`]+")
+ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+PARAMETER = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
+_BRACED_PLAIN = r"(?:[A-Za-z0-9_./:,=+@%^*? -]|\$[A-Za-z_][A-Za-z0-9_]*)*"
+# Without nested quotes and substitutions, with digits where bash would do arithmetic, and without `@` and `!`, which
+# evaluate the value itself.
+BRACED = re.compile(
+    r"\$\{(?:"
+    r"[0-9]+|[@*#?$!-]"
+    r"|#?[A-Za-z_][A-Za-z0-9_]*(?:\[(?:[@*]|[0-9]+)\])?"
+    rf"|[A-Za-z_][A-Za-z0-9_]*(?::?[-+=?]|##?|%%?){_BRACED_PLAIN}"
+    rf"|[A-Za-z_][A-Za-z0-9_]*(?P<bash>:[0-9]+(?::[0-9]+)?|//?[A-Za-z0-9_.,:@ -]+/{_BRACED_PLAIN}|\^\^?|,,?)"
+    r")\}"
+)
+# A name in arithmetic is evaluated as arithmetic in turn: x='a[$(rm y)]'; echo $((x)) runs rm. So, numbers only.
+ARITHMETIC = re.compile(
+    r"\$\(\([0-9 \t+*/%<>=!&|^~?:,-]*(?:\([0-9 \t+*/%<>=!&|^~?:,-]*\)[0-9 \t+*/%<>=!&|^~?:,-]*)*\)\)"
+)
+ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+REDIRECT = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<|>)")
+DELIMITER = re.compile(r"""[A-Za-z0-9_.-]+|'[A-Za-z0-9_.-]+'|"[A-Za-z0-9_.-]+\"""")
+OPERATOR = re.compile(r"&&|\|\||\|&|;;&|;;|;&|[;&|()\n]")
+
+JOINTS = frozenset({";", "&", "&&", "||", "|", "|&"})
+BASH_REDIRECTS = {"&>", "&>>", "<<<"}
+CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
+LEFT_OUT = frozenset({"function", "select", "coproc", "in", "]]"})
+RESERVED: Final = CLOSERS | LEFT_OUT | {"if", "while", "until", "for", "case", "{", "!", "[[", "time"}
+
+# After these, bash reads the rest of the text by other rules.
+ALTERS = frozenset({"alias", "unalias", "shopt", "enable", "hash"})
+DECLARES = frozenset({"declare", "typeset", "local", "export", "readonly"})
+DECLARES_HARMLESS = re.compile(
+    r"[-+][aAfFglprtux]*"
+)  # -i makes every later assignment arithmetic, -n a name of another
+SET_HARMLESS = re.compile(r"--|[-+][euxfCE]*o?|errexit|nounset|pipefail|xtrace|noglob|noclobber")
+ALTERING_NAMES = re.compile(r"BASH_ALIASES|BASH_CMDS|POSIXLY_CORRECT|SHELLOPTS|BASHOPTS|BASH_COMPAT")
+# Inside [[ ]] only what compares texts and looks at files: -eq and its kind do arithmetic, -v evaluates subscripts.
+TEST_OPERATORS = frozenset({*(f"-{letter}" for letter in "abcdefghknoprstuwxzGLNOS"), "-nt", "-ot", "-ef"})
+
+# Keyword -> the phase it leads to, by the phase a frame is in; None closes the frame.
+PHASES: dict[str, dict[str, str | None]] = {
+    "{": {"}": None},
+    "if": {"then": "then"},
+    "then": {"elif": "if", "else": "else", "fi": None},
+    "else": {"fi": None},
+    "while": {"do": "do"},
+    "do": {"done": None},
+    "case": {"esac": None},
+}
