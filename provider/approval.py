@@ -1,33 +1,139 @@
-"""approve(): a yes bound to one plan. Approvers are async functions; the default one, for headless runs, refuses."""
+"""
+A yes to exactly one plan: who is asked, what the answer covers, and for how long.
+
+Approvers are async functions from a question to an answer. The default one, for programs without a person, refuses. A
+yes for the session covers what the tool contract says is remembered (a command's root, say), and only that; everything
+else is asked again. Whatever is decided, the receipt has it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import enum
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from provider.errors import ApprovalRefused, PolicyRefused
+from provider.errors import ApprovalAborted, ApprovalRefused, PolicyRefused
 from provider.model import Approval, Decision, Plan, Verdict
-
-Approver = Callable[[Plan, Verdict], Awaitable[bool]]
-
-
-async def refuse_all(plan: Plan, verdict: Verdict) -> bool:  # noqa: ARG001 - the shape of an approver
-    return False
+from provider.shown import show, show_plan
 
 
-async def approve(approver: Approver, plan: Plan, verdict: Verdict) -> Approval:
+class Answer(enum.StrEnum):
+    """What an approver may say."""
+
+    ONCE = "once"
+    SESSION = "session"
+    DENY = "deny"
+    ABORT = "abort"
+    """No, and stop what led to this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Exactly what will run, and why somebody is asked."""
+
+    run_id: str
+    session: str
+    plan: Plan
+    verdict: Verdict
+    remember: tuple[str, ...] = ()
+    """What a yes for the session would cover; where it is empty, that answer counts once."""
+
+    @property
+    def text(self) -> str:
+        """For people: the real characters, nothing hidden."""
+        why = "; ".join(map(show, self.verdict.reasons))  # they may quote the command
+        return f"{show_plan(self.plan)}\nasked because: {why}"
+
+
+NOBODY_IN_TIME = "nobody, in time"
+"""Whose decision it is when an approver has not answered."""
+
+Approver = Callable[[Question], Awaitable[Answer]]
+
+
+async def refuse_all(question: Question) -> Answer:  # noqa: ARG001 - the shape of an approver
+    """Say no: there is nobody to ask."""
+    return Answer.DENY
+
+
+async def allow_all(question: Question) -> Answer:  # noqa: ARG001 - the shape of an approver
+    """Say yes once to whatever the policy asks about; what it refuses stays refused."""
+    return Answer.ONCE
+
+
+def allow_if(rule: Callable[[Question], bool], otherwise: Approver = refuse_all) -> Approver:
+    """An approver that says yes, once, where a rule does."""
+
+    async def allow_by_rule(question: Question) -> Answer:
+        return Answer.ONCE if rule(question) else await otherwise(question)
+
+    return allow_by_rule
+
+
+class Grants:
+    """What sessions have been allowed until they end."""
+
+    def __init__(self) -> None:
+        self._granted: dict[str, set[str]] = {}
+
+    def cover(self, question: Question) -> bool:
+        """Whether all that would be remembered is remembered."""
+        granted = self._granted.get(question.session, set())
+        return bool(question.remember) and granted.issuperset(question.remember)
+
+    def add(self, question: Question) -> None:
+        self._granted.setdefault(question.session, set()).update(question.remember)
+
+    def drop(self, session: str) -> None:
+        self._granted.pop(session, None)
+
+
+def check_verdict(verdict: Verdict) -> None:
+    """Raises PolicyRefused where the verdict is no: nothing else need be looked at, and nobody is asked."""
+    if verdict.decision is Decision.REFUSE:
+        raise PolicyRefused("; ".join(verdict.reasons))
+
+
+async def decide(approver: Approver, question: Question, grants: Grants, *, seconds: float) -> Approval:
     """
-    Ask where the verdict says so.
+    Ask where the verdict says so, and nowhere else. The approval may be a no; `check` tells.
 
     Raises:
         PolicyRefused: the verdict is no; nobody is asked.
-        ApprovalRefused: the approver said no.
+    """
+    plan, verdict = question.plan, question.verdict
+    check_verdict(verdict)
+    if verdict.decision is Decision.ALLOW:
+        return Approval(by="policy", answer=Answer.ONCE, plan_digest=plan.digest)
+    if grants.cover(question):
+        return Approval(by="session", answer=Answer.SESSION, plan_digest=plan.digest, remembered=question.remember)
+    by = getattr(approver, "__name__", type(approver).__name__)
+    try:
+        answer = Answer(await asyncio.wait_for(approver(question), seconds))
+    except TimeoutError:
+        return Approval(by=NOBODY_IN_TIME, answer=Answer.DENY, plan_digest=plan.digest)
+    if answer is Answer.SESSION:
+        grants.add(question)
+    remembered = question.remember if answer is Answer.SESSION else ()
+    return Approval(by=by, answer=answer, plan_digest=plan.digest, remembered=remembered)
+
+
+def check(approval: Approval, plan: Plan, verdict: Verdict) -> None:
+    """
+    See that an approval is a yes, and to this plan.
+
+    Raises:
+        ApprovalRefused: it is not.
+        ApprovalAborted: it is a no to everything that led here.
     """
     because = "; ".join(verdict.reasons)
-    if verdict.decision is Decision.REFUSE:
-        raise PolicyRefused(because)
-    if verdict.decision is Decision.ALLOW:
-        return Approval(by="policy", plan_digest=plan.digest)
-    if not await approver(plan, verdict):
+    if approval.answer == Answer.ABORT:
+        message = f"aborted: {because}"
+        raise ApprovalAborted(message)
+    if approval.answer == Answer.DENY:
         message = f"not approved: {because}"
         raise ApprovalRefused(message)
-    return Approval(by=getattr(approver, "__name__", "approver"), plan_digest=plan.digest)
+    if approval.plan_digest != plan.digest:
+        message = f"the approval is for plan {approval.plan_digest[:12]}, not for {plan.digest[:12]}"
+        raise ApprovalRefused(message)

@@ -174,7 +174,7 @@ def _problem(path: str, error: _Fault | OSError) -> ArtifactProblem:
 
 
 def _shown(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,11 @@ class _Tree:
         self.check(name, before, stat.S_IFREG)
         if before.st_size > self.max_file_bytes:
             raise _Fault(problem="too_large", detail=f"{before.st_size} bytes; the limit is {self.max_file_bytes}")
-        digest, left = hashlib.sha256(), before.st_size
+        if before.st_size <= _SMALL_BYTES:  # one read, if nobody is at it; the check below sees the rest
+            data = os.read(file, before.st_size)
+            digest, left = hashlib.sha256(data), before.st_size - len(data)
+        else:
+            digest, left = hashlib.sha256(), before.st_size
         # Read and not mapped: a file cut short under a mapping is SIGBUS.
         while left and not self.stop.is_set() and (count := os.readv(file, [buffer[:left]])):
             digest.update(buffer[:count])

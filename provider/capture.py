@@ -60,10 +60,11 @@ class Capture:
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def read(self) -> bytes:
+    def read(self, most: int | None = None) -> bytes:
+        size = self._kept if most is None else min(most, self._kept)
         if self._file is None:
-            return bytes(self._memory)
-        return _read_all(self._file.fileno(), self._kept)
+            return bytes(self._memory[:size])
+        return _read_all(self._file.fileno(), size)
 
 
 def _write_all(fd: int, data: bytes, at: int) -> None:

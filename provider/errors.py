@@ -6,6 +6,7 @@ Everything this package raises on purpose.
     ├── Refused                somebody said no; nothing was created
     │   ├── PolicyRefused      a rule said no
     │   └── ApprovalRefused    an approver said no, or the approval was for another plan
+    │       └── ApprovalAborted    and wants everything stopped that led to the question
     ├── SandboxError           our side failed
     │   ├── EngineUnavailable  the engine cannot be reached, or did not answer in time
     │   ├── ImageMissing       the image is not on the engine (a run never pulls)
@@ -42,6 +43,10 @@ class PolicyRefused(Refused):
 
 class ApprovalRefused(Refused):
     """The approver said no, or said yes to something else."""
+
+
+class ApprovalAborted(ApprovalRefused):
+    """The approver said no, and wants everything stopped that led to the question."""
 
 
 class SandboxError(ProviderError):

@@ -17,6 +17,8 @@ MIB = 1024 * 1024
 Network = Literal["none", "open"]
 Tier = Literal["default", "unix", "debug"]
 Stream = Literal["stdout", "stderr"]
+Background = Literal["end", "keep"]
+Reuse = Literal["never", "scrub"]
 
 
 class State(enum.StrEnum):
@@ -65,6 +67,17 @@ class Request:
     tty: tuple[int, int] | None = None
     """Rows and columns of a terminal, or None for pipes."""
     session: str = ""
+    background: Background = "end"
+    """What becomes of processes that the command leaves behind: ended with it, or kept under a lease."""
+    lease: float = 600.0
+    """Seconds that they are kept."""
+    reuse: Reuse = "never"
+    """Whether the container may serve this session's next command, scrubbed in between."""
+
+    judged: Verdict | None = None
+    """What the rules of the caller's tool contract say; the policy can only be stricter."""
+    remember: tuple[str, ...] = ()
+    """What a yes for the session would cover, by that contract."""
 
     image: str
     network: Network = "none"
@@ -141,6 +154,9 @@ class ExecPlan:
     """Seconds between TERM and KILL."""
     tty: tuple[int, int] | None
     artifacts: tuple[str, ...]
+    lease: float | None = None
+    """Seconds that processes left behind are kept; None ends them with the command."""
+    reuse: Reuse = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,10 +169,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A yes to exactly one plan."""
+    """What was decided about exactly one plan."""
 
     by: str
+    answer: str
+    """`once`, `session`, `deny` or `abort`."""
     plan_digest: str
+    remembered: tuple[str, ...] = ()
+    """What a yes for the session covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +202,15 @@ class Usage:
     """Of the whole container with its tmpfs, where the kernel tells."""
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One that runs in a sandbox."""
+
+    pid: int
+    command: str
+    """Its arguments joined by spaces; bytes that are not printable ASCII are written as escapes."""
+
+
 EndReason = Literal["exited", "timed_out", "canceled", "output_limit"]
 
 
@@ -197,9 +226,20 @@ class Ending:
     error_number: int | None = None
     pid: int | None = None
     background_pids: tuple[int, ...] = ()
-    """Processes that were still alive when the command ended; they were ended too."""
+    """Processes that were still alive when the command ended; they were ended too, unless there is a lease."""
     oom_kills: int = 0
     usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """The command has ended and left processes behind, which live on."""
+
+    ending: Ending
+
+
+Message = Begun | Chunk | Leased | Ending
+"""What pid 1 says of a command, in this order; the Ending is the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +255,8 @@ class Container:
     warm: bool
     attested: tuple[str, ...]
     """Whose word it was that the plan is applied: engine, pid 1, host kernel."""
+    served: int = 0
+    """Commands of the same session that it ran before this one; more than none only with `reuse`."""
 
     @classmethod
     def planned(cls, box: BoxPlan, name: str) -> Container:
@@ -266,8 +308,8 @@ class Output(Protocol):
     def sha256(self) -> str:
         """Over everything the command wrote."""
 
-    def read(self) -> bytes:
-        """What was kept."""
+    def read(self, most: int | None = None) -> bytes:
+        """What was kept, or the first bytes of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +327,8 @@ class Outcome:
     artifacts: tuple[Artifact, ...] = ()
     artifact_problems: tuple[ArtifactProblem, ...] = ()
     callback_errors: tuple[BaseException, ...] = ()
+    lease: str | None = None
+    """The name under which `Provider.lease` finds what the command left running."""
     notes: tuple[str, ...] = ()
     """What the caller should know about how it ran, such as uid 0."""
     receipt: Mapping[str, Any] = field(default_factory=dict)
@@ -357,7 +401,7 @@ class Outcome:
 
 
 class Sandbox(Protocol):
-    """A container that exists, is attested, and whose pid 1 waits for its one command."""
+    """A container that exists, is attested, and whose pid 1 waits for a command."""
 
     @property
     def container(self) -> Container: ...
@@ -372,8 +416,13 @@ class Sandbox(Protocol):
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
         """Send the command to pid 1; with `stdin`, its standard input is what `write_stdin` sends."""
 
-    def messages(self) -> AsyncIterator[Begun | Chunk | Ending]:
-        """What pid 1 says, up to and including the Ending. Raises SandboxLost when it falls silent before that."""
+    def messages(self) -> AsyncIterator[Message]:
+        """
+        What pid 1 says, up to and including the Ending; begun again, it goes on where it was left.
+
+        Raises:
+            SandboxLost: pid 1 falls silent before that.
+        """
 
     def grant(self, size: int) -> None:
         """Let pid 1 send `size` more bytes of output."""
@@ -383,11 +432,22 @@ class Sandbox(Protocol):
 
     def resize(self, rows: int, columns: int) -> None: ...
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the command's process group."""
+    def signal(self, number: int, pid: int | None = None) -> None:
+        """Send a signal to the command's process group, to one process, or with pid 0 to all."""
+
+    async def processes(self) -> tuple[Process, ...]:
+        """Ask pid 1 what runs. Raises SandboxLost."""
 
     def terminate(self, reason: EndReason) -> None:
         """Begin the kill sequence: TERM, grace, KILL to every process."""
+
+    async def renew(self) -> None:
+        """
+        After the ending of a command with `reuse`: wait for proof that nothing of it is left.
+
+        Raises:
+            SandboxLost: something is left, or there is no proof. The sandbox is to be disposed of.
+        """
 
     async def dispose(self) -> None:
         """Remove the container, whatever state it is in. Safe to call twice. Raises DisposeFailed."""

@@ -8,21 +8,31 @@ compared with what the engine says it applied (`engine/attest.py`); nothing runs
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import math
 import os
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, get_args
 
-import rfc8785
-
 from provider.assets import Assets
+from provider.canonical import digest
 from provider.errors import CallError
-from provider.model import BoxPlan, ExecPlan, Image, Limits, Network, Plan, Request, Tier, Workspace
+from provider.model import (
+    Background,
+    BoxPlan,
+    ExecPlan,
+    Image,
+    Limits,
+    Network,
+    Plan,
+    Request,
+    Reuse,
+    Tier,
+    Workspace,
+)
 from provider.workspace import find_socket, working_directory
 
 WORKSPACE = "/workspace"
@@ -44,6 +54,7 @@ MAX_ARGUMENTS = 2 * 1024 * 1024
 _KERNEL_RESERVE = 8192
 _POINTER = 8
 MAX_TIMEOUT = 7 * 24 * 3600.0
+MAX_LEASE = 24 * 3600.0
 _MAX_CELLS = 2**16 - 1
 
 
@@ -85,6 +96,8 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
         grace=grace,
         tty=request.tty,
         artifacts=request.artifacts,
+        lease=_lease(request.lease) if request.background == "keep" else None,
+        reuse=request.reuse,
     )
     return Plan(box=box, exec=execution, digest=digest({"box": _box_digest(box), "exec": asdict(execution)}))
 
@@ -92,36 +105,6 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
 @functools.lru_cache(maxsize=256)  # the same for most requests of a provider, and half a millisecond of work
 def _box_digest(box: BoxPlan) -> str:
     return digest(asdict(box))
-
-
-def digest(value: Any) -> str:
-    """Sha256 of the canonical JSON (RFC 8785)."""
-    return hashlib.sha256(rfc8785.dumps(plain(value))).hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """Plain JSON data, different for different values; what JSON cannot carry becomes an object that says what."""
-    if isinstance(value, Mapping):
-        return {_key(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if isinstance(value, str) and not _is_text(value):
-        return {"base64": base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()}
-    if isinstance(value, int | float) and not abs(value) < 2**53:  # inode numbers may be larger; nan is neither
-        return {"number": str(value)}
-    return value
-
-
-def _key(key: object) -> str:
-    text = str(key)
-    return text if _is_text(text) else "\0" + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
-
-
-def _is_text(value: str) -> bool:
-    """Whether it is text, not bytes in disguise: surrogates stand for what is not UTF-8."""
-    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _user(wanted: str) -> tuple[int, int]:
@@ -142,20 +125,39 @@ def _timeout(seconds: float | None) -> float | None:
     return float(seconds)
 
 
+def _lease(seconds: float) -> float:
+    if not math.isfinite(seconds) or not 0 < seconds <= MAX_LEASE:
+        message = f"lease {seconds} must be more than 0 and at most {MAX_LEASE:.0f} seconds"
+        raise CallError(message)
+    return float(seconds)
+
+
 def _check_choices(request: Request) -> None:
     for what, value, choices in (
         ("network", request.network, get_args(Network)),
         ("seccomp", request.seccomp, get_args(Tier)),
+        ("background", request.background, get_args(Background)),
+        ("reuse", request.reuse, get_args(Reuse)),
     ):
         if value not in choices:
             message = f"{what} {value!r} must be one of {', '.join(choices)}"
             raise CallError(message)
+    if request.background == "keep" and request.reuse == "scrub":
+        message = "background='keep' and reuse='scrub' exclude each other: what is scrubbed keeps no process"
+        raise CallError(message)
 
 
 def check_terminal(rows: int, columns: int) -> None:
     """Raises CallError for a size that no terminal has."""
     if not (0 <= rows <= _MAX_CELLS and 0 <= columns <= _MAX_CELLS):
         message = f"tty of {rows} rows and {columns} columns; both must be from 0 to {_MAX_CELLS}"
+        raise CallError(message)
+
+
+def check_signal(number: int) -> None:
+    """Raises CallError for a number that is no signal."""
+    if number not in signal.valid_signals():
+        message = f"signal {number} does not exist"
         raise CallError(message)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
@@ -15,10 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import rfc8785
-
+from provider.canonical import canonical, digest, plain
 from provider.model import Approval, Outcome, Plan, Request, Verdict
-from provider.plan import digest, plain
 
 FORMAT = "sandbox-provider/receipt/1"
 
@@ -50,12 +49,13 @@ def seal(
         "artifacts": outcome and [asdict(artifact) for artifact in outcome.artifacts],
         "artifact_problems": outcome and [asdict(problem) for problem in outcome.artifact_problems],
         "container": outcome and outcome.container and asdict(outcome.container),
+        "lease": outcome and outcome.lease,
         "notes": list(outcome.notes) if outcome else [],
         "error": error and {"kind": type(error).__name__, "message": str(error)},
         "timings_ms": {step: round(seconds * 1000, 3) for step, seconds in timings.items()},
     }
     record = plain(record)
-    return record | {"sha256": digest(record)}
+    return record | {"sha256": hashlib.sha256(canonical(record)).hexdigest()}
 
 
 def _status(outcome: Outcome | None, error: BaseException | None) -> str:
@@ -75,6 +75,8 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "network": box.network,
         "runtime": box.runtime,
         "limits": asdict(box.limits),
+        "lease": plan.exec.lease,
+        "reuse": plan.exec.reuse,
     }
 
 
@@ -88,7 +90,7 @@ def write(receipt: Mapping[str, Any], path: Path) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(rfc8785.dumps(dict(receipt)) + b"\n")
+            file.write(canonical(dict(receipt)) + b"\n")
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

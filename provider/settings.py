@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import platformdirs
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -89,17 +89,24 @@ class Settings(BaseSettings):
     """Seconds between TERM and KILL."""
     engine_timeout: float = Field(default=30.0, gt=0)
     """Seconds that the engine has for any one answer."""
+    approval_seconds: float = Field(default=600.0, gt=0)
+    """How long an approver has; after that the answer is no."""
     artifact_bytes: Size = Field(default=4 * 2**30, ge=0)
     """Largest file that is hashed."""
     limits: LimitSettings = LimitSettings()
     spares: int = Field(default=4, ge=0, le=64)
     """Containers that wait for the next request of the same kind, at the most; 0 is none."""
+    leases: int = Field(default=8, ge=0)
+    """Sandboxes that a session may keep for processes left behind."""
     spares_total: int = Field(default=32, ge=0)
     """Spares of all kinds together."""
     spares_memory: Size = Field(default=512 * 2**20, ge=0)
     """What all spares together may cost the host, at 16 MiB each."""
     spares_idle: float = Field(default=60.0, gt=0)
     """Seconds that a spare waits before it is disposed of."""
+
+    tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """The `[tools.NAME]` tables; each is read by its contract."""
 
     @classmethod
     def settings_customise_sources(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from provider.capture import Capture
 from provider.listeners import Listeners
-from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Limits, Plan, Sandbox, Stdin
+from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Leased, Limits, Plan, Sandbox, Stdin
 
 SECOND_LINE_SECONDS = 3.0
 """How long after deadline and grace pid 1 may take to report, before the container is removed under it."""
@@ -33,6 +33,10 @@ class Stop:
         if not self._wish.done():
             self._wish.set_result(reason)
 
+    @property
+    def is_requested(self) -> bool:
+        return self._wish.done()
+
     async def wait(self) -> EndReason:
         return await asyncio.shield(self._wish)
 
@@ -42,6 +46,8 @@ class Streamed:
     stdout: Capture
     stderr: Capture
     ending: Ending
+    leased: bool
+    """Whether processes live on."""
     seconds: float
 
 
@@ -80,7 +86,9 @@ async def stream(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    return Streamed(stdout=flow.stdout, stderr=flow.stderr, ending=ending, seconds=loop.time() - released)
+    return Streamed(
+        stdout=flow.stdout, stderr=flow.stderr, ending=ending, leased=flow.leased, seconds=loop.time() - released
+    )
 
 
 async def _feed(sandbox: Sandbox, stdin: Stdin, listeners: Listeners) -> None:
@@ -120,6 +128,7 @@ class _Flow:
         self.stdout = Capture(limits.output_bytes)
         self.stderr = Capture(limits.output_bytes)
         self.pid: int | None = None
+        self.leased = False
         self._flood_bytes = limits.flood_bytes
         self._stop = stop
 
@@ -135,6 +144,9 @@ class _Flow:
                         self._stop.request("output_limit")
                     await self.listeners.hear(name, data)
                     self.sandbox.grant(len(data))
+                case Leased(ending):
+                    self.leased = True
+                    return ending
                 case Ending():
                     return message
         raise AssertionError  # messages() ends with an ending or an error

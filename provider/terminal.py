@@ -1,6 +1,5 @@
 """
-The caller's own terminal and pipes: bytes in and out without ever blocking the event loop, raw mode, window
-size.
+The console of a command line: bytes in and out without ever blocking the event loop, terminal, signals.
 
 Reads and writes block in daemon threads. Asyncio's own pipe support would set O_NONBLOCK on descriptors that
 are shared with the shell that started us, and a thread pool would be waited for at exit, for ever when the
@@ -12,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
-import termios
 import threading
-import tty
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Protocol
 
+from provider import screen
+from provider.model import Stream
 from provider.worker import Raised, Worker
 
 _PIECE = 65536
@@ -39,7 +40,10 @@ class Writer:
     def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._descriptor, view) :]
+            try:
+                view = view[os.write(self._descriptor, view) :]
+            except BlockingIOError:  # whoever shares it has made it so
+                select.select([], [self._descriptor], [])
 
 
 async def read(descriptor: int) -> AsyncIterator[bytes]:
@@ -53,7 +57,7 @@ async def read(descriptor: int) -> AsyncIterator[bytes]:
         while piece:
             wanted.acquire()
             try:
-                piece = os.read(descriptor, _PIECE)
+                piece = _read(descriptor)
             except OSError:
                 piece = b""
             with contextlib.suppress(RuntimeError):
@@ -68,23 +72,60 @@ async def read(descriptor: int) -> AsyncIterator[bytes]:
         yield piece
 
 
-@contextlib.contextmanager
-def raw(descriptor: int) -> Iterator[None]:
-    """Pass every key on as it is, and put the terminal back on any way out."""
-    before = termios.tcgetattr(descriptor)
-    try:
-        tty.setraw(descriptor)
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+def _read(descriptor: int) -> bytes:
+    while True:
+        try:
+            return os.read(descriptor, _PIECE)
+        except BlockingIOError:  # whoever shares it has made it so
+            select.select([descriptor], [], [])
 
 
-def size(descriptor: int) -> tuple[int, int]:
-    """Rows and columns."""
-    columns, rows = os.get_terminal_size(descriptor)
-    return rows, columns
+class Console(Protocol):
+    """Whoever typed a command line: here, or on the far side of the daemon's socket."""
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Rows and columns of the terminal on stdin, if it is one."""
+
+    def stdin(self) -> AsyncIterator[bytes]: ...
+
+    async def write(self, stream: Stream, data: bytes) -> None:
+        """Raises OSError when nobody reads any more."""
+
+    def raw(self, resized: Callable[[int, int], None]) -> contextlib.AbstractContextManager[None]:
+        """Pass every key on as it is, and tell about each new size of the terminal."""
+
+    def on_signal(self, told: Callable[[int], None]) -> None:
+        """Tell about each wish to end."""
+
+
+class OwnConsole:
+    """Our own streams, terminal and signals."""
+
+    def __init__(self) -> None:
+        self._writers = {"stdout": Writer(1), "stderr": Writer(2)}
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        return screen.size(0) if os.isatty(0) else None
+
+    def stdin(self) -> AsyncIterator[bytes]:
+        return read(0)
+
+    async def write(self, stream: Stream, data: bytes) -> None:
+        await self._writers[stream].write(data)
+
+    @contextlib.contextmanager
+    def raw(self, resized: Callable[[int, int], None]) -> Iterator[None]:
+        follow_size(0, resized)
+        with screen.raw(0):
+            yield
+
+    def on_signal(self, told: Callable[[int], None]) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, told, number)
 
 
 def follow_size(descriptor: int, resized: Callable[[int, int], None]) -> None:
     """Tell about each new size of the terminal."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: resized(*size(descriptor)))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: resized(*screen.size(descriptor)))

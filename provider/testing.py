@@ -14,9 +14,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from provider.errors import ProviderError, SandboxLost
-from provider.model import Begun, BoxPlan, Chunk, Container, Ending, EndReason, ExecPlan, Image
+from provider.model import (
+    Begun,
+    BoxPlan,
+    Container,
+    Ending,
+    EndReason,
+    ExecPlan,
+    Image,
+    Message,
+    Process,
+)
 
-Message = Begun | Chunk | Ending
 Script = Sequence[Message | Exception] | Callable[["FakeSandbox"], AsyncIterator[Message]]
 
 PID = 7
@@ -35,9 +44,13 @@ class FakeSandbox:
         self.stdin: list[bytes] = []
         self.stdin_closed = asyncio.Event()
         self.sizes: list[tuple[int, int]] = []
-        self.signals: list[int] = []
+        self.signals: list[int | tuple[int, int]] = []
+        self.running: tuple[Process, ...] = ()
         self.terminated: list[EndReason] = []
+        self.unclean = ""
+        """What a renewal finds."""
         self.disposals = 0
+        self._said: AsyncIterator[Message] | None = None
         self._script, self._deaf, self._dispose_error = script, deaf, dispose_error
         self._over = asyncio.Event()
 
@@ -49,11 +62,11 @@ class FakeSandbox:
         self.container = replace(self.container, warm=True)
 
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
-        assert self.released is None, "a sandbox serves one command"
+        assert self.released is None, "a sandbox serves one command, unless it is renewed"
         self.released, self.has_stdin = plan, stdin
 
     async def messages(self) -> AsyncIterator[Message]:
-        script = self._play()
+        script = self._said = self._said or self._play()
         over = asyncio.ensure_future(self._over.wait())
         message: Message | None = None
         try:
@@ -95,8 +108,20 @@ class FakeSandbox:
     def resize(self, rows: int, columns: int) -> None:
         self.sizes.append((rows, columns))
 
-    def signal(self, number: int) -> None:
-        self.signals.append(number)
+    def signal(self, number: int, pid: int | None = None) -> None:
+        self.signals.append(number if pid is None else (number, pid))
+
+    async def processes(self) -> tuple[Process, ...]:
+        return self.running
+
+    async def renew(self) -> None:
+        if self.unclean:
+            raise SandboxLost(self.unclean)
+        assert self.released is not None
+        assert self.released.reuse == "scrub", "its command had no leave to be followed by another"
+        self.released, self._said = None, None
+        self.stdin, self.stdin_closed = [], asyncio.Event()
+        self.container = replace(self.container, served=self.container.served + 1)
 
     def terminate(self, reason: EndReason) -> None:
         self.terminated.append(reason)

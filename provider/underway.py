@@ -7,10 +7,12 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from provider.events import StateChanged, StepFinished
 from provider.listeners import Listeners
 from provider.model import Approval, Plan, Request, Sandbox, State, Stdin, Verdict, Workspace
+from provider.plan import check_signal, check_terminal
 from provider.stream import Stop
 
 
@@ -23,7 +25,10 @@ class Run:
     workspace: Workspace
     stdin: Stdin
     listeners: Listeners
+    receipt: Path | None = None
+    """Where to write it."""
     stop: Stop = field(default_factory=Stop)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     state: State = State.QUEUED
     timings: dict[str, float] = field(default_factory=dict)
@@ -40,6 +45,28 @@ class Run:
         """Cancel it, wherever it is on its path."""
         self.stop.request("canceled")
         self.listeners.hurry()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Raises CallError for a size that no terminal has."""
+        check_terminal(rows, columns)
+        if self.sandbox and self._is_running:
+            self.sandbox.resize(rows, columns)
+
+    def signal(self, number: int) -> None:
+        """Raises CallError for a number that is no signal."""
+        check_signal(number)
+        if self.sandbox and self._is_running:
+            self.sandbox.signal(number)
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether its command does: before, pid 1 wants nothing but the command, and after, it may be another's."""
+        return self.begun.is_set() and "run" not in self.timings
+
+    async def begin(self) -> None:
+        """Note that the command runs. Pid 1 takes anything that comes before that for a broken conversation."""
+        self.begun.set()
+        await self.reach(State.RUNNING)
 
     async def reach(self, state: State) -> None:
         self.state = state

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import os
 import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,3 +142,16 @@ def planned(pinned: Workspace, assets: Assets) -> Callable[..., Plan]:
         return make_plan(request, pinned, image, assets, grace=grace)
 
     return plan
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user of this machine without settings, engine or daemon; the path is short, as that of a socket must be."""
+    folder = Path(tempfile.mkdtemp(prefix="home-"))
+    for name in [name for name in os.environ if name.startswith(("SANDBOX_", "DOCKER_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/no-engine.sock")
+    yield folder
+    shutil.rmtree(folder)

@@ -13,11 +13,11 @@ import pytest
 from provider.engine import wire
 from provider.engine.attach import WINDOW, Attachment, attach
 from provider.errors import EngineUnavailable, SandboxLost
-from provider.model import Begun, Chunk, Ending
+from provider.model import Begun, Chunk, Ending, ExecPlan, Leased, Process
 from provider.settings import Endpoint
 
 UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\n\r\n"
-HELLO = wire.frame(b"H", b"protocol=1\nuid=1000\n")
+HELLO = wire.frame(b"H", b"protocol=2\nuid=1000\n")
 ENDING = wire.frame(b"Z", b"reason=exited\nexit=0\npid=7\nbackground=\noom=0\nuser_us=1\nsystem_us=1\nmax_rss_kb=1\n")
 CONVERSATION = [HELLO, wire.frame(b"B", b"\0\0\0\7"), wire.frame(b"O", b"out"), wire.frame(b"E", b"err"), ENDING]
 
@@ -94,7 +94,7 @@ async def test_a_conversation_is_heard_to_its_end(engine: Server):
     """The hello, the begin, both streams in order and the ending arrive; the request is one that engines know."""
     engine.says(UPGRADED, *map(wrapped, CONVERSATION))
     attachment = await engine.attach()
-    assert await attachment.hello == {"protocol": "1", "uid": "1000"}
+    assert await attachment.hello == {"protocol": "2", "uid": "1000"}
     *messages, ending = await heard(attachment)
     assert messages == [Begun(7), Chunk("stdout", b"out"), Chunk("stderr", b"err")]
     assert isinstance(ending, Ending)
@@ -395,3 +395,143 @@ async def test_waiting_for_stdin_credit_does_not_keep_messages_back(engine: Serv
     assert not writing.done()
     attachment.close()
     await asyncio.wait_for(writing, 5)
+
+
+# Questions, leases, reuse.
+
+LEASED = wire.frame(b"L", b"reason=exited\nexit=0\npid=7\nbackground=8\noom=0\nuser_us=1\nsystem_us=1\nmax_rss_kb=1\n")
+PLAN = ExecPlan(argv=("x",), env=(), cwd="/workspace", timeout=None, grace=0, tty=None, artifacts=(), reuse="scrub")
+
+
+async def test_a_conversation_goes_on_where_it_was_left(engine: Server):
+    """Messages after a lease began are for whoever listens next; none is lost in between."""
+    engine.says(UPGRADED, *map(wrapped, [*CONVERSATION[:3], LEASED, *CONVERSATION[2:]]))
+    attachment = await engine.attach()
+    async with asyncio.timeout(5):
+        before = []
+        async for message in attachment.messages():
+            before.append(message)
+            if isinstance(message, Leased):
+                break
+    assert before[:-1] == [Begun(7), Chunk("stdout", b"out")]
+    assert before[-1].ending.background_pids == (8,)
+    after = await heard(attachment)
+    assert after[:-1] == [Chunk("stdout", b"out"), Chunk("stderr", b"err")]
+
+
+async def test_processes_are_asked_for_once_at_a_time(engine: Server):
+    """Those who ask together share an answer; who asks later gets another; who gives up spoils it for nobody."""
+    questions = 0
+    go_on = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal questions
+        while True:
+            assert await frame_from(reader) == (b"Q", b"")
+            questions += 1
+            await go_on.wait()
+            writer.write(wrapped(wire.frame(b"P", b"%d=x\n" % questions)))
+
+    engine.says(UPGRADED, wrapped(HELLO), then=answer)
+    attachment = await engine.attach()
+    async with asyncio.timeout(5):
+        asking = [asyncio.ensure_future(attachment.processes()) for _ in range(3)]
+        while not questions:  # noqa: ASYNC110 - the server is in this very loop
+            await asyncio.sleep(0)
+        asking[0].cancel()
+        go_on.set()
+        assert await asyncio.gather(*asking[1:]) == [(Process(1, "x"),)] * 2
+        assert await attachment.processes() == (Process(2, "x"),)
+    assert questions == 2
+    attachment.close()
+
+
+@pytest.mark.parametrize("end", [b"", b"garbage!", wrapped(wire.frame(b"P", b"x\n"))])
+async def test_a_question_is_answered_or_lost(engine: Server, end: bytes):
+    """Silence, garbage and a list that is none are errors, also for whoever asks afterwards."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await frame_from(reader)
+        writer.write(end)
+
+    engine.says(UPGRADED, wrapped(HELLO), then=answer)
+    attachment = await engine.attach()
+    for _ in range(2):
+        with pytest.raises(SandboxLost):
+            await asyncio.wait_for(attachment.processes(), 5)
+    attachment.close()
+
+
+async def test_a_scrub_is_reported_for_each_command(engine: Server):
+    """Each command with `reuse` has a report of its own; that of the last one is never taken for the next one's."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for at in range(2):
+            while (await frame_from(reader))[0] != b"X":
+                pass
+            writer.write(wrapped(ENDING) + wrapped(wire.frame(b"R", b"clean=%d\n" % at)))
+        await reader.read()
+
+    engine.says(UPGRADED, wrapped(HELLO), then=serve)
+    attachment = await engine.attach()
+    async with asyncio.timeout(5):
+        for at in range(2):
+            attachment.release(PLAN, stdin=False)
+            assert len(await heard(attachment)) == 1
+            assert await attachment.scrubbed() == {"clean": str(at)}
+    attachment.close()
+
+
+async def test_a_scrub_without_a_report_is_a_loss(engine: Server):
+    """A pid 1 that dies while it scrubs has proved nothing."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (await frame_from(reader))[0] != b"X":
+            pass
+        writer.write(wrapped(ENDING))
+
+    engine.says(UPGRADED, wrapped(HELLO), then=serve)
+    attachment = await engine.attach()
+    attachment.release(PLAN, stdin=False)
+    await heard(attachment)
+    with pytest.raises(SandboxLost):
+        await asyncio.wait_for(attachment.scrubbed(), 5)
+    attachment.release(PLAN, stdin=False)
+    with pytest.raises(SandboxLost):
+        await asyncio.wait_for(attachment.scrubbed(), 5)
+
+
+async def test_each_command_begins_with_a_full_window_of_stdin(engine: Server):
+    """What the last one used up is not missing from the next one."""
+    received: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            while (await frame_from(reader))[0] != b"X":
+                pass
+            got = 0
+            while got < wire.STDIN_WINDOW:
+                got += len((await frame_from(reader))[1])
+            received.append(got)
+            writer.write(wrapped(ENDING) + wrapped(wire.frame(b"R", b"clean=1\n")))
+        await reader.read()
+
+    engine.says(UPGRADED, wrapped(HELLO), then=serve)
+    attachment = await engine.attach()
+    async with asyncio.timeout(5):
+        for _ in range(2):
+            attachment.release(PLAN, stdin=True)
+            await attachment.write_stdin(bytes(wire.STDIN_WINDOW))
+            await heard(attachment)
+            await attachment.scrubbed()
+    assert received == [wire.STDIN_WINDOW] * 2
+    attachment.close()
+
+
+@pytest.mark.parametrize("kind", [b"P", b"R"])
+async def test_an_answer_that_nobody_asked_for_changes_nothing(engine: Server, kind: bytes):
+    """It is neither output nor an ending, nor the answer to the next question."""
+    engine.says(UPGRADED, wrapped(HELLO), wrapped(wire.frame(kind, b"1=x\n")), *map(wrapped, CONVERSATION[1:]))
+    attachment = await engine.attach()
+    assert len(await heard(attachment)) == 4
+    attachment.close()

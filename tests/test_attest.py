@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from provider.engine.attest import attest_engine, attest_host, attest_init
-from provider.errors import PlanRejected
+from provider.engine.attest import attest_clean, attest_engine, attest_host, attest_init
+from provider.errors import PlanRejected, SandboxLost
 from provider.model import BoxPlan, Image, Plan
 from provider.plan import container_request
 
@@ -274,7 +274,7 @@ def test_all_differences_are_told_at_once(request_: dict[str, Any], truth: dict[
 @pytest.fixture
 def hello(box: BoxPlan) -> dict[str, str]:
     return {
-        "protocol": "1",
+        "protocol": "2",
         "uid": "1000",
         "gid": "1000",
         "no_new_privs": "1",
@@ -294,7 +294,7 @@ def test_a_confined_pid_1_passes(box: BoxPlan, hello: dict[str, str]):
 @pytest.mark.parametrize(
     ("fact", "value"),
     [
-        *(("protocol", value) for value in ("2", "0", "", "x", None)),
+        *(("protocol", value) for value in ("1", "3", "", "x", None)),
         *(("uid", value) for value in ("0", "1001", "-1", "", None)),
         *(("gid", value) for value in ("0", "1001", None)),
         *(("no_new_privs", value) for value in ("0", "", None)),
@@ -418,3 +418,82 @@ def test_this_very_process_is_not_a_sandbox(box: BoxPlan):
     own = Path("/proc/self/cgroup").read_text().splitlines()[-1]
     with pytest.raises(PlanRejected, match=r"NoNewPrivs|Seccomp|CapBnd|Uid"):
         attest_host(box, own, os.getpid())
+
+
+# Clean, between two commands.
+
+CLEAN = {"clean": "1", "processes": "0", "files": "0", "ipc": "0", "sockets": "0"}
+
+
+@pytest.fixture
+def scrubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What /proc would show of pid 1 when nothing is left; the pid is a way there from /proc."""
+    process = tmp_path / "7"
+    (process / "task/7").mkdir(parents=True)
+    (process / "task/7/children").write_text("")
+    for folder in ("tmp", "home/sandbox", "dev/shm"):
+        (process / "root" / folder).mkdir(parents=True)
+    return process
+
+
+def attest_left(process: Path, report: dict[str, str] = CLEAN) -> None:
+    attest_clean(report, os.path.relpath(process, "/proc"))
+
+
+def test_a_clean_sandbox_passes(scrubbed: Path):
+    """By pid 1's word, and by the kernel's where it can be asked; further facts do no harm."""
+    attest_clean({**CLEAN, "new": "1"}, None)
+    attest_left(scrubbed)
+
+
+@pytest.mark.parametrize("fact", CLEAN)
+@pytest.mark.parametrize("value", [None, "", "2", "-1", "00", "x"])
+def test_anything_else_than_clean_is_not_clean(fact: str, value: str | None):
+    """What pid 1 reports as left, leaves out or garbles is left; its own list is in the message."""
+    report = {name: told for name, told in {**CLEAN, fact: value}.items() if told is not None}
+    with pytest.raises(SandboxLost, match=rf"{fact} is .*/tmp/x"):
+        attest_clean({**report, "left": "/tmp/x"}, None)
+
+
+@pytest.mark.parametrize("place", ["tmp", "home/sandbox", "dev/shm"])
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "hidden"])
+def test_the_kernel_is_believed_about_files(scrubbed: Path, place: str, kind: str):
+    """Whatever pid 1 says, what lies in a tmpfs is left."""
+    found = scrubbed / "root" / place / (".x" if kind == "hidden" else "x")
+    if kind == "folder":
+        found.mkdir()
+    elif kind == "link":
+        found.symlink_to("/nowhere")
+    else:
+        found.write_text("")
+    with pytest.raises(SandboxLost, match=f"/{place}/"):
+        attest_left(scrubbed)
+
+
+def test_the_kernel_is_believed_about_processes(scrubbed: Path):
+    """A child of pid 1 is a process that is left, a zombie as well."""
+    (scrubbed / "task/7/children").write_text("8 9 ")
+    with pytest.raises(SandboxLost, match="processes 8 9"):
+        attest_left(scrubbed)
+
+
+@pytest.mark.parametrize("missing", ["task/7/children", "root/tmp", "root/dev/shm"])
+def test_what_the_kernel_does_not_show_is_not_clean(scrubbed: Path, missing: str):
+    """A process that is gone, or another's: nobody says that it is clean."""
+    path = scrubbed / missing
+    path.rmdir() if path.is_dir() else path.unlink()
+    with pytest.raises(SandboxLost):
+        attest_left(scrubbed)
+
+
+def test_what_only_root_may_see_is_left_to_pid_1(scrubbed: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its word is enough where the kernel shows an ordinary user no more; its children are looked at all the same."""
+
+    def refuse(path: Path) -> Iterator[Path]:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    attest_left(scrubbed)
+    (scrubbed / "task/7/children").write_text("8 ")
+    with pytest.raises(SandboxLost):
+        attest_left(scrubbed)

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from provider.assets import Assets
 from provider.errors import CallError
@@ -24,9 +22,7 @@ from provider.plan import (
     MAX_ARGUMENTS,
     MAX_TIMEOUT,
     container_request,
-    digest,
     make_plan,
-    plain,
 )
 
 Planned = Callable[..., Plan]
@@ -194,10 +190,21 @@ CHANGES: dict[str, Any] = {
     "runtime": "runsc",
     "user": "1000:1001",
     "limits": Limits(pids=3),
+    "background": "keep",
+    "reuse": "scrub",
 }
 
 
-@pytest.mark.parametrize("field", sorted({field.name for field in fields(Request)} - {"session", "image"}))
+def test_digest_changes_with_the_time_of_a_lease(planned: Planned):
+    """A yes to ten seconds of background processes is no yes to an hour."""
+    digests = {planned(background="keep", lease=seconds).digest for seconds in (10.0, 3600.0)}
+    assert len(digests) == 2
+
+
+NOT_PLANNED = {"session", "image", "lease", "judged", "remember"}
+
+
+@pytest.mark.parametrize("field", sorted({field.name for field in fields(Request)} - NOT_PLANNED))
 def test_digest_changes_with_every_part_of_a_request(planned: Planned, workspace: Path, field: str):
     """An approval of one request is none of another; a session alone changes nothing that runs."""
     (workspace / "sub").mkdir()
@@ -252,34 +259,6 @@ def test_digest_is_the_same_for_the_same_wish(planned: Planned):
 def test_digest_tells_a_byte_from_its_escape(planned: Planned):
     """The byte 0xff and the four characters that are written for it are two commands, and have two digests."""
     assert planned(argv=("rm", "\udcff")).digest != planned(argv=("rm", "\\xff")).digest
-
-
-arguments = st.lists(
-    st.text(st.characters(exclude_categories=["Cs"]) | st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF))
-)
-
-
-@given(arguments, arguments)
-def test_digest_differs_for_any_two_commands(one: list[str], other: list[str]):
-    """No two argument lists share a digest, however they are divided."""
-    assert (digest(one) == digest(other)) == (one == other)
-
-
-@pytest.mark.parametrize("number", [2**53, -(2**53), 2**64 - 1])
-def test_large_numbers_have_a_canonical_form(number: int):
-    """Inode and device numbers are 64 bits wide; JSON's numbers are not."""
-    assert digest({"inode": number}) != digest({"inode": number + 1})
-
-
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_numbers_that_json_lacks_have_a_canonical_form(number: float):
-    """A request that is refused for such a number still has a digest for its receipt."""
-    assert digest(plain({"timeout": number}))
-
-
-def test_lone_surrogates_have_a_canonical_form():
-    """A request that is refused for such a text still has a digest for its receipt."""
-    assert digest({"argv": ["\ud800"]})
 
 
 # What no container could run.
@@ -479,3 +458,41 @@ def test_a_plan_changes_nothing_in_the_workspace(planned: Planned, workspace: Pa
     planned()
     assert workspace.stat() == before
     assert asdict(planned()) == asdict(planned())
+
+
+# What outlives a command.
+
+
+@pytest.mark.parametrize("seconds", [0.001, 600, 24 * 3600])
+def test_a_lease_is_planned_only_where_it_was_asked_for(planned: Planned, seconds: float):
+    """Its time is fixed in the plan with `keep`, and nothing is kept without."""
+    assert planned(background="keep", lease=seconds).exec.lease == seconds
+    assert planned(lease=seconds).exec.lease is None
+    assert planned().exec.reuse == "never"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 24 * 3600 + 1, float("nan"), float("inf"), -float("inf")])
+def test_a_lease_that_cannot_be_is_refused(planned: Planned, seconds: float):
+    """Nothing is kept for ever, nor for no time."""
+    with pytest.raises(CallError, match="lease"):
+        planned(background="keep", lease=seconds)
+
+
+@pytest.mark.parametrize("wish", [{"background": "forever"}, {"background": ""}, {"reuse": "always"}, {"reuse": True}])
+def test_another_word_for_what_outlives_is_refused(planned: Planned, wish: dict[str, Any]):
+    """A misspelt wish is never taken for its opposite."""
+    (name,) = wish
+    with pytest.raises(CallError, match=name):
+        planned(**wish)
+
+
+def test_what_is_scrubbed_keeps_no_process(planned: Planned):
+    """The two wishes exclude each other, and whoever has both is told."""
+    with pytest.raises(CallError, match="exclude"):
+        planned(background="keep", reuse="scrub")
+
+
+def test_what_outlives_a_command_does_not_change_its_box(planned: Planned):
+    """A spare serves a command that leaves something behind as well as any other."""
+    boxes = {planned().box, planned(background="keep").box, planned(reuse="scrub").box}
+    assert len(boxes) == 1

@@ -64,7 +64,7 @@ def test_a_whole_run_is_put_down(outcome: Outcome, planned: Callable[..., Plan])
         request=REQUEST,
         verdict=Verdict(decision=Decision.ASK, reasons=("because",)),
         plan=plan,
-        approval=Approval(by="ann", plan_digest=plan.digest),
+        approval=Approval(by="ann", answer="once", plan_digest=plan.digest),
         outcome=outcome,
         error=None,
         timings={"open": 0.0123456},

@@ -15,6 +15,7 @@ import pytest
 from provider import Provider, run_sync
 from provider import run as run_module
 from provider import stream as stream_module
+from provider.approval import Answer, Question
 from provider.assets import Assets
 from provider.errors import (
     ApprovalRefused,
@@ -28,6 +29,7 @@ from provider.errors import (
 )
 from provider.events import OutputArrived, StateChanged, StepFinished
 from provider.model import Begun, BoxPlan, Chunk, Decision, Ending, Image, Limits, Plan, State, Verdict
+from provider.questions import Questions
 from provider.settings import Settings
 from provider.testing import COMPLETES, PID, FakeEngine, FakeSandbox
 
@@ -203,22 +205,6 @@ async def test_artifacts_are_collected_after_the_command(made: Made, workspace: 
     assert [problem.path for problem in outcome.artifact_problems] == ["missing"]
 
 
-async def test_resizes_and_signals_reach_their_run_and_no_other(made: Made):
-    """They go by id; an unknown id is nobody's."""
-    engine = FakeEngine(WAITS)
-    watcher = Watcher()
-    async with made(engine) as provider:
-        running = asyncio.create_task(provider.run(["x"], run_id="r", tty=(24, 80), on_event=watcher))
-        await watcher.until(State.RUNNING)
-        provider.resize("r", 30, 100)
-        provider.signal("r", signal.SIGINT)
-        provider.resize("other", 1, 1)
-        provider.signal("other", signal.SIGKILL)
-        await provider.cancel("r")
-        await running
-    assert (engine.sandboxes[0].sizes, engine.sandboxes[0].signals) == ([(30, 100)], [signal.SIGINT])
-
-
 async def test_nothing_is_sent_to_a_sandbox_before_its_command(made: Made):
     """Pid 1 gives up at any frame that comes before the command; a signal or a size at that moment must wait or go."""
     engine = FakeEngine()
@@ -227,44 +213,15 @@ async def test_nothing_is_sent_to_a_sandbox_before_its_command(made: Made):
     async def send_too_early(event: Any) -> None:
         if isinstance(event, StepFinished) and event.step == "open":
             assert engine.sandboxes[0].released is None
-            provider.signal("r", signal.SIGINT)
-            provider.resize("r", 30, 100)
+            (run,) = provider.runs()
+            run.signal(signal.SIGINT)
+            run.resize(30, 100)
             sent.extend([*engine.sandboxes[0].signals, *engine.sandboxes[0].sizes])
 
     async with made(engine) as provider:
-        outcome = await provider.run(["x"], run_id="r", tty=(24, 80), on_event=send_too_early)
+        outcome = await provider.run(["x"], tty=(24, 80), on_event=send_too_early)
     assert outcome.callback_errors == ()
     assert sent == []
-
-
-@pytest.mark.parametrize("number", [-1, 65, 256])
-async def test_a_signal_that_does_not_exist_is_the_callers_mistake(made: Made, number: int):
-    """Pid 1 would take it for a broken conversation and end everything."""
-    engine = FakeEngine(WAITS)
-    watcher = Watcher()
-    async with made(engine) as provider:
-        running = asyncio.create_task(provider.run(["x"], run_id="r", on_event=watcher))
-        await watcher.until(State.RUNNING)
-        with pytest.raises(CallError):
-            provider.signal("r", number)
-        await provider.cancel("r")
-        await running
-    assert engine.sandboxes[0].signals == []
-
-
-@pytest.mark.parametrize("size", [(-1, 80), (24, 65536)])
-async def test_a_size_that_cannot_be_is_the_callers_mistake(made: Made, size: tuple[int, int]):
-    """Rows and columns are 16-bit numbers."""
-    engine = FakeEngine(WAITS)
-    watcher = Watcher()
-    async with made(engine) as provider:
-        running = asyncio.create_task(provider.run(["x"], run_id="r", tty=(24, 80), on_event=watcher))
-        await watcher.until(State.RUNNING)
-        with pytest.raises(CallError):
-            provider.resize("r", *size)
-        await provider.cancel("r")
-        await running
-    assert engine.sandboxes[0].sizes == []
 
 
 # Canceling.
@@ -541,7 +498,7 @@ async def test_a_refusal_leaves_a_receipt(made: Made, tmp_path: Path):
     assert receipt["approval"] is None
     assert json.loads((tmp_path / "r.json").read_text()) == receipt
     assert watcher.states == ["queued", "failed"]
-    assert watcher.steps[-1][0] == "approve"
+    assert [step for step, _ in watcher.steps] == ["judge"]
 
 
 async def test_an_approver_decides_what_is_asked(made: Made, monkeypatch: pytest.MonkeyPatch):
@@ -549,20 +506,67 @@ async def test_an_approver_decides_what_is_asked(made: Made, monkeypatch: pytest
     monkeypatch.setattr(run_module, "judge", lambda request, settings: Verdict(decision=Decision.ASK, reasons=("why",)))
     seen: list[Plan] = []
 
-    async def ann(plan: Plan, verdict: Verdict) -> bool:
-        seen.append(plan)
-        return plan.exec.argv == ("good",)
+    async def ann(question: Question) -> Answer:
+        seen.append(question.plan)
+        return Answer.ONCE if question.plan.exec.argv == ("good",) else Answer.DENY
 
     engine = FakeEngine()
     async with made(engine, approver=ann) as provider:
         outcome = await provider.run(["good"])
-        with pytest.raises(ApprovalRefused, match="why"):
+        with pytest.raises(ApprovalRefused, match="why") as caught:
             await provider.run(["bad"])
-    assert outcome.receipt["approval"] == {"by": "ann", "plan_digest": seen[0].digest}
+    decided = {"by": "ann", "answer": "once", "plan_digest": seen[0].digest, "remembered": []}
+    assert outcome.receipt["approval"] == decided
+    assert caught.value.receipt is not None
+    assert caught.value.receipt["approval"] == {**decided, "answer": "deny", "plan_digest": seen[1].digest}
     assert len(engine.sandboxes) == 1
     async with made(engine) as provider:
         with pytest.raises(ApprovalRefused):
             await provider.run(["good"])
+
+
+async def test_the_rules_of_a_contract_can_only_make_it_stricter(made: Made):
+    """What the caller's contract refuses is refused, and what it allows is still asked of the policy."""
+    async with made(FakeEngine(), settings=Settings(allow_root=False)) as provider:
+        with pytest.raises(PolicyRefused, match="not in the list"):
+            await provider.run(["x"], judged=Verdict(decision=Decision.REFUSE, reasons=("not in the list",)))
+        with pytest.raises(PolicyRefused, match="uid 0"):
+            await provider.run(["x"], user="0:0", judged=Verdict(decision=Decision.ALLOW))
+
+
+async def test_a_cancel_does_not_wait_for_an_approver(made: Made):
+    """A run that waits for an answer is canceled at once, and the late answer starts nothing."""
+    questions = Questions()
+    engine = FakeEngine()
+    ask = Verdict(decision=Decision.ASK, reasons=("why",))
+    async with made(engine, approver=questions) as provider:
+        running = asyncio.create_task(provider.run(["x"], run_id="r", session="s", judged=ask))
+        question = await questions.wait()
+        await provider.cancel("r")
+        outcome = await running
+        with pytest.raises(CallError):
+            questions.answer("r", Answer.ONCE, session="s", plan_digest=question.plan.digest)
+    assert (outcome.status, outcome.container, engine.sandboxes) == (State.CANCELED, None, [])
+
+
+async def test_a_session_is_asked_once_for_what_its_contract_remembers(made: Made):
+    """A yes for the session covers the same again, for that session, until it is stopped; nothing else."""
+    asked: list[str] = []
+
+    async def ann(question: Question) -> Answer:
+        asked.append(question.session)
+        return Answer.SESSION
+
+    ask = Verdict(decision=Decision.ASK, reasons=("why",))
+    async with made(FakeEngine(), approver=ann) as provider:
+        for session, remember in [("a", ("git",)), ("a", ("git",)), ("a", ("git", "rm")), ("b", ("git",)), ("a", ())]:
+            await provider.run(["x"], session=session, remember=remember, judged=ask)
+        assert asked == ["a", "a", "b", "a"]
+        again = await provider.run(["x"], session="a", remember=("rm",), judged=ask)
+        assert again.receipt["approval"]["by"] == "session"
+        await provider.stop(session="a")
+        await provider.run(["x"], session="a", remember=("git",), judged=ask)
+    assert asked == ["a", "a", "b", "a", "a"]
 
 
 @pytest.mark.parametrize("error", [PlanRejected("p"), EngineUnavailable("e"), SandboxLost("s")])

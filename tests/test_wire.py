@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import os
 import struct
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from provider.engine import wire
 from provider.engine.wire import MAX_PAYLOAD, Reassembler, WireError
-from provider.model import Begun, Chunk, Ending, ExecPlan, Usage
+from provider.model import Begun, Chunk, Ending, ExecPlan, Leased, Process, Usage
 
 # From pid 1, through the engine.
 
@@ -209,10 +210,9 @@ lines = st.lists(
 @given(st.binary() | lines.map(lambda pairs: "".join(f"{name}={value}\n" for name, value in pairs).encode()))
 def test_any_payload_has_a_meaning_or_is_an_error(payload: bytes):
     """No frame of any type raises anything but a WireError."""
-    for kind in b"HBOEcZ":
+    for read in (*(functools.partial(wire.message, kind) for kind in b"HBOEcLPRZ"), wire.lines, wire.processes):
         try:
-            wire.message(kind, payload)
-            wire.lines(payload)
+            read(payload)
         except WireError:
             continue
 
@@ -225,11 +225,46 @@ def test_any_payload_has_a_meaning_or_is_an_error(payload: bytes):
         (b"B", b"\0\0\1\0", Begun(256)),
         (b"H", b"uid=0\n", None),
         (b"c", b"\0\0\0\1", None),
+        (b"P", b"8=sleep 60\n", None),
+        (b"R", b"clean=1\n", None),
+        (
+            b"L",
+            said(background="8"),
+            Leased(Ending(reason="exited", exit_code=0, pid=7, background_pids=(8,), usage=USED)),
+        ),
     ],
 )
 def test_frames_have_their_meaning(kind: bytes, payload: bytes, meaning: object):
     """Output, the begin and what concerns only the connection are told apart."""
     assert wire.message(kind[0], payload) == meaning
+
+
+@pytest.mark.parametrize("payload", BROKEN.values(), ids=BROKEN.keys())
+def test_a_lease_that_is_none_is_an_error(payload: bytes):
+    """The ending that comes with a lease is held to the same form."""
+    with pytest.raises(WireError):
+        wire.message(ord("L"), payload)
+
+
+@pytest.mark.parametrize(
+    ("payload", "found"),
+    [
+        (b"", ()),
+        (b"8=sleep 60\n", (Process(8, "sleep 60"),)),
+        (b"8=a=b --c=d\n9=\n", (Process(8, "a=b --c=d"), Process(9, ""))),
+        (b"8=x\nmore=120\n", (Process(8, "x"),)),
+    ],
+)
+def test_a_list_of_processes_is_read(payload: bytes, found: tuple[Process, ...]):
+    """Pids and what they run, which may hold any sign; a list that was cut short is a list."""
+    assert wire.processes(payload) == found
+
+
+@pytest.mark.parametrize("payload", [b"8\n", b"x=y\n", b"=x\n", b"8=\xff\n", b"8=x\n\n", b"9" * 5000 + b"=x\n"])
+def test_a_list_that_is_none_is_an_error(payload: bytes):
+    """No process is guessed."""
+    with pytest.raises(WireError):
+        wire.processes(payload)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0\0\0", b"\0\0\0\0\0"])
@@ -282,6 +317,8 @@ plans = st.builds(
     grace=st.floats(0, 60),
     tty=st.none() | st.tuples(st.integers(0, 65535), st.integers(0, 65535)),
     artifacts=st.just(()),
+    lease=st.none() | st.floats(0.001, 86_400),
+    reuse=st.sampled_from(["never", "scrub"]),
 )
 
 
@@ -298,6 +335,8 @@ def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, cr
         "t": [] if plan.timeout is None else [round(plan.timeout * 1000).to_bytes(8, "big")],
         "i": [b""] if stdin else [],
         "p": [] if plan.tty is None else [struct.pack(">HH", *plan.tty)],
+        "k": [] if plan.lease is None else [round(plan.lease * 1000).to_bytes(8, "big")],
+        "r": [b""] if plan.reuse == "scrub" else [],
     }
     found = decoded(wire.command(plan, stdin=stdin, credit=credit))
     assert found == {tag: values for tag, values in expected.items() if values}
@@ -307,6 +346,12 @@ def test_a_deadline_never_rounds_to_none():
     """A millisecond at least: 0 would be no deadline at all."""
     plan = ExecPlan(argv=("x",), env=(), cwd="/", timeout=0.0001, grace=0, tty=None, artifacts=())
     assert decoded(wire.command(plan, stdin=False, credit=0))["t"] == [(1).to_bytes(8, "big")]
+
+
+def test_a_lease_never_rounds_to_none():
+    """A millisecond at least: 0 would be no end at all."""
+    plan = ExecPlan(argv=("x",), env=(), cwd="/", timeout=None, grace=0, tty=None, artifacts=(), lease=0.0001)
+    assert decoded(wire.command(plan, stdin=False, credit=0))["k"] == [(1).to_bytes(8, "big")]
 
 
 def test_a_long_command_goes_in_pieces():

@@ -13,11 +13,12 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 from provider.engine import wire
 from provider.errors import EngineUnavailable, SandboxLost
-from provider.model import Begun, Chunk, Ending
+from provider.model import Chunk, Ending, ExecPlan, Message, Process
 from provider.settings import Endpoint
 
 WINDOW = 1024 * 1024
@@ -37,12 +38,14 @@ class Attachment(asyncio.BufferedProtocol):
         self._buffer = bytearray(_RECEIVE_BUFFER)
         self._head = bytearray()
         self._reassembler = wire.Reassembler()
-        self._messages: deque[Begun | Chunk | Ending] = deque()
+        self._messages: deque[Message] = deque()
         self._transport: asyncio.Transport | None = None
         self._news = asyncio.Event()
         self._lost: Exception | None = None
         self._stdin_credit = wire.STDIN_WINDOW
         self._granted = 0
+        self._listing: asyncio.Future[bytes] | None = None
+        self._scrubbed: asyncio.Future[dict[str, str]] | None = None
         loop = asyncio.get_running_loop()
         self.upgraded: asyncio.Future[None] = loop.create_future()
         self.hello: asyncio.Future[dict[str, str]] = loop.create_future()
@@ -80,7 +83,7 @@ class Attachment(asyncio.BufferedProtocol):
 
     # What the sandbox calls.
 
-    async def messages(self) -> AsyncIterator[Begun | Chunk | Ending]:
+    async def messages(self) -> AsyncIterator[Message]:
         """
         Yield what pid 1 says, up to and including the ending.
 
@@ -97,6 +100,24 @@ class Attachment(asyncio.BufferedProtocol):
                 raise self._lost
             self._news.clear()
             await self._news.wait()
+
+    def release(self, plan: ExecPlan, *, stdin: bool) -> None:
+        """Send a command, on a conversation that is as good as new."""
+        self._stdin_credit = wire.STDIN_WINDOW
+        self._granted = 0
+        self._scrubbed = self._expect() if plan.reuse == "scrub" else None
+        self.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW))
+
+    async def processes(self) -> tuple[Process, ...]:
+        if self._listing is None or self._listing.done():
+            self._listing = self._expect()
+            self.send(b"Q")
+        return wire.processes(await asyncio.shield(self._listing))
+
+    async def scrubbed(self) -> dict[str, str]:
+        """What pid 1 reports when it has scrubbed after the ending of a command with `reuse`."""
+        assert self._scrubbed is not None
+        return await self._scrubbed
 
     async def write_stdin(self, data: bytes) -> None:
         """Send stdin within pid 1's credit. Empty bytes close it. Silently dropped when the connection is gone."""
@@ -145,7 +166,7 @@ class Attachment(asyncio.BufferedProtocol):
             self._transport.pause_reading()
             asyncio.get_running_loop().call_later(_MOMENT, self._transport.resume_reading)
 
-    def _next(self) -> Begun | Chunk | Ending:
+    def _next(self) -> Message:
         """The next message; pieces of one stream that have piled up behind a slow listener come as one."""
         first = self._messages.popleft()
         if not isinstance(first, Chunk):
@@ -182,19 +203,40 @@ class Attachment(asyncio.BufferedProtocol):
         message = wire.message(kind, payload)
         if message is not None:
             self._messages.append(message)
+            if isinstance(message, Ending):
+                _answer(self._listing, b"")  # nothing runs, and a question that pid 1 had not read gets no answer
         elif kind == ord("c"):
             self._stdin_credit += wire.u32(payload)
-        elif not self.hello.done():
-            self.hello.set_result(wire.lines(payload))
+        elif kind == ord("P"):
+            _answer(self._listing, payload)
+        elif kind == ord("R"):
+            _answer(self._scrubbed, wire.lines(payload))
+        else:
+            _answer(self.hello, wire.lines(payload))
         self._news.set()
+
+    def _expect(self) -> asyncio.Future[Any]:
+        answer = asyncio.get_running_loop().create_future()
+        if self._lost:
+            _fail(answer, self._lost)
+        return answer
 
     def _lose(self, error: Exception) -> None:
         self._lost = self._lost or error
-        for future in (self.upgraded, self.hello):
-            if not future.done():
-                future.set_exception(self._lost)
-                future.exception()  # seen: nobody may be waiting for it
+        for future in (self.upgraded, self.hello, self._listing, self._scrubbed):
+            if future and not future.done():
+                _fail(future, self._lost)
         self._news.set()
+
+
+def _answer(question: asyncio.Future[Any] | None, value: Any) -> None:
+    if question and not question.done():
+        question.set_result(value)
+
+
+def _fail(question: asyncio.Future[Any], error: Exception) -> None:
+    question.set_exception(error)
+    question.exception()  # seen: nobody may be waiting for it
 
 
 async def attach(endpoint: Endpoint, api_version: str, container: str) -> Attachment:

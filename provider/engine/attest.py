@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from provider.errors import PlanRejected
+from provider.errors import PlanRejected, SandboxLost
 from provider.model import BoxPlan
 
 _NO_CAPABILITY = 0
 _FILTERED = 2
+_CLEAN = {"clean": "1", "processes": "0", "files": "0", "ipc": "0", "sockets": "0"}
+_EMPTY = ("tmp", "home/sandbox", "dev/shm")
 _CONFIG = frozenset(
     {
         *("Entrypoint", "Cmd", "User", "WorkingDir", "Hostname", "Healthcheck", "OpenStdin", "StdinOnce", "Tty"),
@@ -97,7 +99,7 @@ def attest_init(box: BoxPlan, hello: Mapping[str, str]) -> None:
     """
     runs_filter = box.runtime != "runsc"  # gVisor's own kernel takes the place of the filter
     expected: dict[str, int | None] = {
-        "protocol": 1,
+        "protocol": 2,
         "uid": box.uid,
         "gid": box.gid,
         "no_new_privs": 1,
@@ -162,3 +164,32 @@ def _is_workspace(mounted: Path, box: BoxPlan) -> bool:
     except OSError:
         return True  # only root may look through /proc/PID/root; pid 1 has vouched for the inode
     return (status.st_dev, status.st_ino) == (box.workspace.device, box.workspace.inode)
+
+
+def attest_clean(report: Mapping[str, str], host_pid: int | None) -> None:
+    """
+    See that nothing of a container's last command is left: by pid 1's word, and by this machine's kernel.
+
+    Raises:
+        SandboxLost: something is left, or nobody says otherwise.
+    """
+    left = [f"{name} is {report.get(name)}" for name, wanted in _CLEAN.items() if report.get(name) != wanted]
+    if host_pid is not None:
+        left += _left_on_host(Path("/proc", str(host_pid)))
+    if left:
+        message = f"the sandbox is not clean after its command: {'; '.join(filter(None, [*left, report.get('left')]))}"
+        raise SandboxLost(message)
+
+
+def _left_on_host(process: Path) -> Iterator[str]:
+    try:
+        # Orphans are given to pid 1, so where it has no child there is no process.
+        if children := (process / "task" / process.name / "children").read_text():
+            yield f"processes {children.strip()}"
+        for folder in _EMPTY:
+            for found in (process / "root" / folder).iterdir():
+                yield f"/{folder}/{found.name}"
+    except PermissionError:
+        return  # only root may look through /proc/PID/root; pid 1 has vouched
+    except OSError as error:
+        yield str(error)

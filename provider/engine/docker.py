@@ -15,10 +15,10 @@ import math
 import struct
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import docker
 import docker.errors
@@ -27,18 +27,21 @@ import requests
 import tenacity
 
 from provider.assets import Assets
-from provider.engine import wire
-from provider.engine.attach import WINDOW, Attachment, attach
-from provider.engine.attest import attest_engine, attest_host, attest_init
+from provider.engine.attach import Attachment, attach
+from provider.engine.attest import attest_clean, attest_engine, attest_host, attest_init
 from provider.engine.owner import OWNER_LABEL, is_dead, this_owner
 from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, SandboxError
-from provider.model import Begun, BoxPlan, Chunk, Container, Ending, EndReason, ExecPlan, Image
+from provider.model import BoxPlan, Container, EndReason, ExecPlan, Image, Message, Process
 from provider.plan import container_request
 from provider.settings import Endpoint
+
+T = TypeVar("T")
 
 _THREADS = 32
 _OLDEST_API = (1, 41)
 """The first that takes a private cgroup namespace."""
+_POLITE_SECONDS, _PATIENT_SECONDS = 2, 10
+"""What a container has to go by itself, and then after a kill."""
 _REMOVE_SECONDS = 20.0
 _TERMINATE = {"canceled": b"c", "output_limit": b"o", "timed_out": b"t", "exited": b"c"}
 
@@ -59,6 +62,8 @@ class DockerEngine:
         self._assets = assets
         self._timeout = timeout
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine")
+        self._waiters = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine-wait")
+        """Their own, for those who wait for an end must not keep others from a start."""
         self._client: docker.APIClient | None = None
         self._connecting = threading.Lock()
         self._owner = this_owner()
@@ -90,15 +95,16 @@ class DockerEngine:
         profile = self._assets.profiles[box.seccomp].text
         request = container_request(box, profile=profile, labels={OWNER_LABEL: self._owner})
         sandbox = DockerSandbox(self, Container.planned(box, name))
-        creating = asyncio.ensure_future(self._create(name, request))
+        steps = [asyncio.ensure_future(self._create(name, request))]
         try:
-            await asyncio.shield(creating)
-            sandbox.attachment = await self._in_time(attach(self.endpoint, self._api_version, name))
-            await self._start(name)
+            await asyncio.shield(steps[0])
+            sandbox.attachment = await self.in_time(attach(self.endpoint, self._api_version, name))
+            steps.append(asyncio.ensure_future(self._start(sandbox)))
+            await asyncio.shield(steps[1])
             return await self._attest(sandbox, box, request)
         except BaseException:
-            # Also when cancelled. A create that is under way in its thread cannot be called back, only waited for.
-            await asyncio.wait([creating])
+            # Also when cancelled. A call that is under way in its thread cannot be called back, only waited for.
+            await asyncio.wait(steps)
             await asyncio.shield(asyncio.ensure_future(sandbox.dispose()))
             raise
 
@@ -109,25 +115,56 @@ class DockerEngine:
             message = f"the engine warns about the plan: {'; '.join(warnings)}"
             raise PlanRejected(message)
 
-    async def _start(self, name: str) -> None:
+    async def _start(self, sandbox: DockerSandbox) -> None:
         with _as_plan_rejected("start"):
-            await self._call("start", name)
+            await self._call("start", sandbox.container.id)
+        sandbox.is_started = True
 
     async def _attest(self, sandbox: DockerSandbox, box: BoxPlan, request: Mapping[str, Any]) -> DockerSandbox:
         assert sandbox.attachment is not None
         reported, hello = await asyncio.gather(
-            self._look_up("inspect_container", sandbox.container.id), self._in_time(sandbox.attachment.hello)
+            self._look_up("inspect_container", sandbox.container.id), self.in_time(sandbox.attachment.hello)
         )
         attest_engine(request, reported)
         attest_init(box, hello)
-        on_host = attest_host(box, reported["Id"], reported["State"]["Pid"])
+        pid = reported["State"]["Pid"]
+        sandbox.host_pid = pid if attest_host(box, reported["Id"], pid) else None
         sandbox.container = replace(
             sandbox.container,
             id=reported["Id"],
             runtime=reported["HostConfig"].get("Runtime") or "",
-            attested=("engine", "init", "host") if on_host else ("engine", "init"),
+            attested=("engine", "init", "host") if sandbox.host_pid else ("engine", "init"),
         )
         return sandbox
+
+    async def see_off(self, container: str) -> None:
+        """
+        Wait until a container whose pid 1 was told to end has removed itself, and help where it does not.
+
+        Raises:
+            DisposeFailed: it may still exist.
+        """
+        # A removal by us beside the engine's own would leave an entry that nobody can remove (measured under load).
+        for seconds in (_POLITE_SECONDS, _PATIENT_SECONDS):
+            if await self._is_gone_within(container, seconds):
+                return
+            with contextlib.suppress(SandboxError, docker.errors.APIError):
+                await self._call("kill", container)
+        await self.remove(container)
+
+    async def _is_gone_within(self, container: str, seconds: int) -> bool:
+        def wait() -> None:
+            self._connected().wait(container, timeout=seconds, condition="removed")
+
+        waiting = asyncio.get_running_loop().run_in_executor(self._waiters, wait)
+        try:
+            async with asyncio.timeout(seconds + 1):
+                await waiting
+        except docker.errors.NotFound:
+            return True
+        except (TimeoutError, docker.errors.DockerException, requests.exceptions.RequestException, OSError):
+            return False
+        return True
 
     async def remove(self, container: str) -> None:
         """
@@ -170,6 +207,7 @@ class DockerEngine:
         if client:
             await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
         self._threads.shutdown(wait=False)
+        self._waiters.shutdown(wait=False)
 
     @property
     def _api_version(self) -> str:
@@ -188,9 +226,10 @@ class DockerEngine:
                 return getattr(self._connected(), method)(*args, **options)
 
         work = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        return await self._in_time(work)
+        return await self.in_time(work)
 
-    async def _in_time(self, work: Any) -> Any:
+    async def in_time(self, work: Awaitable[T]) -> T:
+        """Await the engine's answer, within its time. Raises EngineUnavailable."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await work
@@ -206,12 +245,16 @@ class DockerEngine:
 
 
 class DockerSandbox:
-    """One container: created, attested, waiting. Serves one command."""
+    """One container: created, attested, waiting. Serves one command, or a session's one after the other."""
 
     def __init__(self, engine: DockerEngine, container: Container) -> None:
         self._engine = engine
         self._name = container.id
         self._gone = False
+        self.host_pid: int | None = None
+        """Of pid 1, where it is to be seen from here."""
+        self.is_started = False
+        """From then on it removes itself when it ends."""
         self.container = container
         self.attachment: Attachment | None = None
 
@@ -223,9 +266,9 @@ class DockerSandbox:
         self.container = replace(self.container, warm=True)
 
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
-        self._attached.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW))
+        self._attached.release(plan, stdin=stdin)
 
-    def messages(self) -> AsyncIterator[Begun | Chunk | Ending]:
+    def messages(self) -> AsyncIterator[Message]:
         return self._attached.messages()
 
     def grant(self, size: int) -> None:
@@ -237,11 +280,19 @@ class DockerSandbox:
     def resize(self, rows: int, columns: int) -> None:
         self._attached.send(b"W", struct.pack(">HH", rows, columns))
 
-    def signal(self, number: int) -> None:
-        self._attached.send(b"K", bytes([number]))
+    def signal(self, number: int, pid: int | None = None) -> None:
+        self._attached.send(b"K", bytes([number]) + (b"" if pid is None else struct.pack(">I", pid)))
+
+    async def processes(self) -> tuple[Process, ...]:
+        return await self._engine.in_time(self._attached.processes())
 
     def terminate(self, reason: EndReason) -> None:
         self._attached.send(b"T", _TERMINATE[reason])
+
+    async def renew(self) -> None:
+        report = await self._engine.in_time(self._attached.scrubbed())
+        attest_clean(report, self.host_pid)
+        self.container = replace(self.container, served=self.container.served + 1)
 
     async def dispose(self) -> None:
         """Close the stream first: pid 1 ends everything, and no kill can hang on a stream that nobody reads."""
@@ -249,7 +300,7 @@ class DockerSandbox:
             return
         if self.attachment:
             self.attachment.close()
-        await self._engine.remove(self._name)
+        await (self._engine.see_off if self.is_started else self._engine.remove)(self._name)
         self._gone = True
 
     @property
@@ -269,7 +320,7 @@ def tls_config(endpoint: Endpoint) -> docker.tls.TLSConfig | bool:
 
 def _connect(endpoint: Endpoint, timeout: float) -> docker.APIClient:
     tls, seconds = tls_config(endpoint), math.ceil(timeout)
-    client = docker.APIClient(endpoint.url, version="auto", tls=tls, timeout=seconds, max_pool_size=_THREADS)
+    client = docker.APIClient(endpoint.url, version="auto", tls=tls, timeout=seconds, max_pool_size=2 * _THREADS)
     if endpoint.url.startswith("unix:"):
         client.trust_env = False  # there is no proxy to a socket; looking for one is a third of every call's time
     if tuple(map(int, client.api_version.split("."))) < _OLDEST_API:

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 
 from provider.errors import SandboxLost
-from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Usage
+from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Leased, Message, Process, Usage
 
 MAX_PAYLOAD = 65_536
 MAX_SPEC = 4 * 2**20
@@ -26,7 +26,7 @@ MAX_DIAGNOSIS = 4096
 
 _HEADER = struct.Struct(">BI")
 _ENGINE_HEADER = struct.Struct(">BxxxI")
-_FROM_INIT = frozenset(b"HBOEcZ")
+_FROM_INIT = frozenset(b"HBOEcLPRZ")
 
 
 class WireError(SandboxLost):
@@ -51,6 +51,10 @@ def command(plan: ExecPlan, *, stdin: bool, credit: int) -> bytes:
         records.append(_record(b"i", b""))
     if plan.tty is not None:
         records.append(_record(b"p", struct.pack(">HH", *plan.tty)))
+    if plan.lease is not None:
+        records.append(_record(b"k", struct.pack(">Q", max(1, round(plan.lease * 1000)))))
+    if plan.reuse == "scrub":
+        records.append(_record(b"r", b""))
     spec = b"".join(records)
     pieces = [frame(b"S", spec[at : at + MAX_PAYLOAD]) for at in range(0, len(spec), MAX_PAYLOAD)]
     return b"".join(pieces) + frame(b"X")
@@ -136,8 +140,8 @@ def lines(payload: bytes) -> dict[str, str]:
         raise WireError(message) from error
 
 
-def message(kind: int, payload: bytes) -> Begun | Chunk | Ending | None:
-    """Give a frame its meaning; None for those that concern only the connection (hello, stdin credit)."""
+def message(kind: int, payload: bytes) -> Message | None:
+    """Give a frame its meaning; None for those that are not about the command (hello, stdin credit, answers)."""
     match chr(kind):
         case "O":
             return Chunk("stdout", payload)
@@ -145,10 +149,21 @@ def message(kind: int, payload: bytes) -> Begun | Chunk | Ending | None:
             return Chunk("stderr", payload)
         case "B":
             return Begun(u32(payload))
+        case "L":
+            return Leased(_ending(payload))
         case "Z":
             return _ending(payload)
         case _:
             return None
+
+
+def processes(payload: bytes) -> tuple[Process, ...]:
+    """Read pid 1's list of processes."""
+    try:
+        return tuple(Process(int(pid), command) for pid, command in lines(payload).items() if pid != "more")
+    except ValueError as error:
+        text = f"not a list of processes: {payload[:80]!r}"
+        raise WireError(text) from error
 
 
 def u32(payload: bytes) -> int:

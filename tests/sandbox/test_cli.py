@@ -1,4 +1,4 @@
-"""The `sandbox` command as its users type it: own process, real engine."""
+"""The `sandbox` command as its users type it: own process, real engine, with a daemon and without."""
 
 import base64
 import hashlib
@@ -15,6 +15,18 @@ import pytest
 pytestmark = pytest.mark.docker
 MINIMAL = "sandbox-provider/minimal"
 SANDBOX = [sys.executable, "-m", "provider"]
+
+
+@pytest.fixture(scope="module", params=["alone", "with a daemon"], autouse=True)
+def daemon(request, tmp_path_factory):
+    """Every promise of the command line holds with a daemon as without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        if request.param == "with a daemon":
+            assert sandbox("up").returncode == 0
+        yield request.param
+        if request.param == "with a daemon":
+            assert sandbox("down").stdout == b"down\n"
 
 
 def sandbox(*words, **options):
@@ -198,3 +210,67 @@ def test_the_shell_is_interactive_and_restores_the_terminal(workspace):
     assert termios.tcgetattr(follower) == before
     os.close(leader)
     os.close(follower)
+
+
+def test_several_command_lines_at_once_do_not_mix(workspace):
+    """Twelve at the same time each get their own input, output and exit status."""
+    started = [
+        subprocess.Popen(
+            [*SANDBOX, "run", "-w", str(workspace), "--image", MINIMAL, "-i", "-c", f"cat; exit {number}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for number in range(12)
+    ]
+    answers = [
+        (process.communicate(b"%d" % number, timeout=60)[0], process.returncode)
+        for number, process in enumerate(started)
+    ]
+    assert answers == [(b"%d" % number, number) for number in range(12)]
+
+
+def test_a_reader_that_went_away_ends_the_command(workspace):
+    """`sandbox run -c yes | head -1` ends at once, as if SIGPIPE had reached it."""
+    process = subprocess.Popen(
+        [*SANDBOX, "run", "-w", str(workspace), "--image", MINIMAL, "--", "yes"], stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout.readline() == b"y\n"
+        process.stdout.close()
+        assert process.wait(10) == 141
+
+
+def test_stdin_of_a_script_is_left_alone(workspace):
+    """Without -i nothing is read: in `while read x; do sandbox run ...; done` the loop keeps its lines."""
+    words = " ".join([*SANDBOX, "run", "-w", str(workspace), "--image", MINIMAL, "-c", "true"])
+    result = subprocess.run(
+        ["sh", "-c", f"while read x; do {words}; echo $x; done"],
+        input=b"1\n2\n",
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert result.stdout == b"1\n2\n"
+
+
+def test_nothing_is_left_of_a_command_line_that_was_killed(workspace, engine_client):
+    """kill -9 of `sandbox run`: its container is gone a moment later, with a daemon as without."""
+    from provider.engine.owner import OWNER_LABEL
+
+    def ours():
+        found = engine_client.containers(filters={"label": OWNER_LABEL})
+        return [item for item in found if any(str(workspace) == mount["Source"] for mount in item["Mounts"])]
+
+    process = subprocess.Popen(
+        [*SANDBOX, "run", "-w", str(workspace), "--image", MINIMAL, "--cpus", "0.77", "-c", "echo up; sleep 300"],
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout.readline() == b"up\n"
+        busy = {item["Id"] for item in ours()}
+        process.kill()
+    until = time.monotonic() + 10
+    # A daemon has spares of this kind; they wait, and only the one that worked goes.
+    while {item["Id"] for item in ours()} >= busy and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not {item["Id"] for item in ours()} >= busy

@@ -65,45 +65,6 @@ async def test_a_terminal_has_its_size(provider):
     assert outcome.stdout == b"/dev/pts/0\r\n33 101\r\nyes\r\n"
 
 
-async def test_a_terminal_can_be_resized_and_interrupted(provider):
-    """A new size reaches the command, and so does Ctrl-C typed on its terminal."""
-    keys = asyncio.Queue()
-
-    async def typed():
-        while True:
-            yield await keys.get()
-
-    async def on_stdout(data):
-        if b"ready" in data:
-            provider.resize("it", 50, 120)
-            await keys.put(b"go\n")
-        if b"50 120" in data:
-            await keys.put(b"\x03")
-
-    outcome = await provider.run(
-        "echo ready; read _; stty size; exec sleep 30",
-        run_id="it",
-        tty=(24, 80),
-        stdin=typed(),
-        on_stdout=on_stdout,
-        timeout=20,
-    )
-    assert b"50 120" in outcome.stdout
-    assert outcome.signal == 2
-
-
-async def test_a_signal_reaches_the_command(provider):
-    """A signal sent through the provider reaches the command's trap."""
-
-    async def on_stdout(data):
-        if data.startswith(b"ready"):
-            provider.signal("it", 10)
-
-    script = "trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done"
-    outcome = await provider.run(script, run_id="it", on_stdout=on_stdout, timeout=20)
-    assert (outcome.exit_code, outcome.stdout) == (7, b"ready\ncaught\n")
-
-
 async def test_cancel_by_session_leaves_other_sessions_alone(provider):
     """Stopping one session ends its runs, as canceled, and no other's."""
     ready = {name: asyncio.Event() for name in ("a", "b")}

@@ -1,0 +1,93 @@
+"""What `sandbox tool` and `sandbox check` were asked for, and what becomes of it on a console."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from provider.approval import Approver, allow_all, refuse_all
+from provider.dialects.contract import Reply
+from provider.errors import CallError
+from provider.prompt import ask_terminal
+from provider.run import Provider
+from provider.terminal import Console
+
+Approve = Literal["ask", "never", "always"]
+APPROVERS: dict[str, Approver] = {"ask": ask_terminal, "never": refuse_all, "always": allow_all}
+MAX_PAYLOAD = 64 * 2**20
+RAW_TEXT = frozenset({"tool_calls"})
+"""Tools whose payload is text, not JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolJob:
+    """One call of a tool; with `check`, only what would be said to it."""
+
+    tool: str
+    workspace: Path
+    config: Path | None = None
+    approve: Approve = "never"
+    events: Path | None = None
+    session: str = ""
+    check: bool = False
+
+
+async def perform_tool(job: ToolJob, console: Console, provider: Provider, folder: Path) -> int:
+    """
+    Take the payload from stdin, and put the reply on stdout. Gives the exit status.
+
+    Raises:
+        CallError, ConfigError: there is nothing to call.
+    """
+    payload = _payload(job.tool, await _read(console))
+    workspace = folder / job.workspace
+    if job.check:
+        verdict = provider.check(job.tool, payload, workspace=workspace, session=job.session)
+        answer = {"decision": verdict.decision.name.lower(), "reasons": list(verdict.reasons)}
+        await console.write("stdout", _line(answer))
+        return 0
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context((folder / job.events).open("ab")) if job.events else None
+
+        def note(event: Mapping[str, Any]) -> None:
+            if log:
+                log.write(_line(event))
+                log.flush()
+
+        reply = await provider.call(
+            job.tool, payload, workspace=workspace, session=job.session, on_event=note, approver=APPROVERS[job.approve]
+        )
+    await console.write("stdout", _rendered(reply))
+    return 0
+
+
+async def _read(console: Console) -> bytes:
+    pieces = bytearray()
+    async for piece in console.stdin():
+        pieces += piece
+        if len(pieces) > MAX_PAYLOAD:
+            message = f"the payload on stdin has more than {MAX_PAYLOAD:,} bytes"
+            raise CallError(message)
+    return bytes(pieces)
+
+
+def _payload(tool: str, text: bytes) -> object:
+    try:
+        return text.decode() if tool in RAW_TEXT else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"the payload on stdin must be the tool's call as JSON: {error}"
+        raise CallError(message) from error
+
+
+def _rendered(reply: Reply) -> bytes:
+    if not isinstance(reply.content, str):
+        return _line(reply.content)
+    return reply.content.encode("utf-8", "surrogateescape").removesuffix(b"\n") + b"\n"
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
