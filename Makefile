@@ -18,6 +18,7 @@ sandbox: images ## a shell in a sandbox on the current folder; without a termina
 	else .venv/bin/python setup/demo.py; fi
 
 test: check images ## everything: check, unit tests, tests against a real engine
+	@command -v tmux >/dev/null || setup/apt tmux
 	@PROVIDER_DOCKER=must .venv/bin/pytest
 
 check: venv ## format, lint, types
@@ -34,12 +35,12 @@ init: venv ## pid 1 of every sandbox
 seccomp: venv ## the seccomp profiles, from their commented source
 	@.venv/bin/python seccomp/generate.py
 
-bench: images ## the figures of the README, measured here
-	@setup/venv dev,bench
-	@.venv/bin/python -m bench
+bench: images ## the figures of the README, measured here; QUICK=1 for a short try, STRICT=1, ONLY=latency
+	@bench/venv
+	@bench/.venv/main/bin/python -m bench $(if $(QUICK),--quick) $(if $(STRICT),--strict) $(if $(ONLY),--only $(ONLY))
 
 clean: ## removes what was built here; the engine and its images stay
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache provider/data/init/sandbox-init-*
+	rm -rf .venv bench/.venv .hypothesis .mypy_cache .pytest_cache .ruff_cache provider/data/init/sandbox-init-*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:

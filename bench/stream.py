@@ -1,63 +1,60 @@
 """
-300 MB of output from a container. Against reading the engine's attach stream as fast as a socket gives it, with
-no sense made of it.
+Output while it comes: 300 MB in one go, and 10,000 small writes, each from the first byte to the last.
+
+Against reading the engine's attach stream as fast as a socket gives it, with no sense made of it, and against the
+docker client.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-import docker
-from docker.types import LogConfig
+from bench.measure import Bench, Contender, Peer, Timing, a_provider, heard, in_turns, peers, ready
+from provider import Limits
 
-from bench.cold import IMAGE
-from bench.measure import Row
-from provider import Limits, Provider
-from provider.settings import find_endpoint
-
-SIZE = 300_000_000
-COMMAND = ["head", "-c", str(SIZE), "/dev/zero"]
+WRITES = 10_000
+SMALL = ("sh", "-c", f"i=0; while [ $i -lt {WRITES} ]; do echo 0123456; i=$((i+1)); done")
 
 
-async def rows(workspace: Path, rounds: int = 5) -> list[Row]:
-    ours: list[float] = []
-    raw: list[float] = []
-    async with Provider(workspace, image=IMAGE, limits=Limits(cpus=2)) as provider:
-        for _ in range(rounds):
-            ours.append(await _ours(provider))
-            raw.append(await asyncio.to_thread(_raw_attach))
-    return [Row(name="stream of 300 MB", peer="raw attach read", unit="MB/s", ours=ours, theirs=raw, bound=">= 0.8")]
+async def measure(bench: Bench) -> None:
+    def throughput(timing: Timing) -> float:
+        return timing.size / 1e6 / (timing.last - timing.first)
+
+    def milliseconds(timing: Timing) -> float:
+        return (timing.last - timing.first) * 1000
+
+    size = bench.times(300, 60) * 1_000_000
+    flood = ("head", "-c", str(size), "/dev/zero")
+    await _streamed(bench, f"stream of {size // 1_000_000} MB", flood, size, "MB/s", throughput, bench.times(4, 1))
+    await _streamed(bench, "10,000 small writes", SMALL, WRITES * 8, "ms", milliseconds, bench.times(10, 2))
 
 
-async def _ours(provider: Provider) -> float:
-    heard = 0
+async def _streamed(
+    bench: Bench,
+    name: str,
+    argv: Sequence[str],
+    size: int,
+    unit: str,
+    value: Callable[[Timing], float],
+    rounds: int,
+) -> None:
+    async with a_provider(bench, limits=Limits(cpus=2)) as provider, peers(bench, "attach", "run_bare") as others:
 
-    async def on_stdout(data: bytes) -> None:
-        nonlocal heard
-        heard += len(data)
+        async def ours() -> float:
+            timing = await heard(provider, argv)
+            assert timing.size == size
+            await ready(provider)
+            return value(timing)
 
-    outcome = await provider.run(COMMAND, on_stdout=on_stdout)
-    assert heard == outcome.stdout_bytes == SIZE
-    return SIZE / 1e6 / (outcome.duration_ms / 1000)
+        def theirs(peer: Peer) -> Contender:
+            async def request() -> float:
+                timing = await peer.one(argv)
+                assert timing.size >= size  # the attach stream has headers between
+                return value(timing)
 
+            return request
 
-def _raw_attach() -> float:
-    client = docker.APIClient(base_url=find_endpoint().url, version="auto")
-    try:
-        config = client.create_host_config(log_config=LogConfig(type="none"), network_mode="none")
-        container = client.create_container(IMAGE, COMMAND, host_config=config)["Id"]
-        stream = client.attach_socket(container, params={"stdout": 1, "stderr": 1, "stream": 1})
-        client.start(container)
-        buffer = bytearray(256 * 1024)
-        began = time.perf_counter()
-        total = 0
-        while size := stream._sock.recv_into(buffer):  # noqa: SLF001 - the SDK wraps the socket in a slower reader
-            total += size
-        seconds = time.perf_counter() - began
-        assert total > SIZE
-        client.remove_container(container, force=True)
-        return SIZE / 1e6 / seconds
-    finally:
-        client.close()
+        contenders: dict[str, Contender] = {"ours": ours, **{key: theirs(peer) for key, peer in others.items()}}
+        samples = await in_turns(rounds, contenders)
+    for key, peer in others.items():
+        bench.report.row(name, peer.title, unit, samples["ours"], samples[key], peer.reason)
