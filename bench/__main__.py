@@ -21,11 +21,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import curves, hashing, kill, latency, memory, plot, stream, sustained
+from bench import curves, hashing, kill, latency, memory, plot, policy, stream, sustained
 from bench.measure import Bench, Check, Report, Row, machine, percentiles
 
 GROUPS = {
     "latency": latency.measure,
+    "policy": policy.measure,
     "sustained": sustained.measure,
     "stream": stream.measure,
     "kill": kill.measure,

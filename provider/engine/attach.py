@@ -257,7 +257,7 @@ async def attach(endpoint: Endpoint, api_version: str, container: str) -> Attach
         if parts.scheme == "unix":
             await loop.create_unix_connection(lambda: attachment, parts.path)
         elif parts.scheme in {"tcp", "http", "https"}:
-            secured = _tls(endpoint)
+            secured = tls_context(endpoint)
             port = parts.port or (2376 if secured else 2375)
             await loop.create_connection(lambda: attachment, parts.hostname or "", port, ssl=secured)
         else:
@@ -273,7 +273,8 @@ async def attach(endpoint: Endpoint, api_version: str, container: str) -> Attach
     return attachment
 
 
-def _tls(endpoint: Endpoint) -> ssl.SSLContext | None:
+def tls_context(endpoint: Endpoint) -> ssl.SSLContext | None:
+    """The endpoint's certificates as asyncio takes them."""
     if endpoint.tls is None:
         return None
     context = ssl.create_default_context(cafile=str(endpoint.tls / "ca.pem"))

@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import struct
 import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import docker
@@ -27,6 +29,7 @@ import requests
 import tenacity
 
 from provider.assets import Assets
+from provider.engine.ask import Line
 from provider.engine.attach import Attachment, attach
 from provider.engine.attest import attest_clean, attest_engine, attest_host, attest_init
 from provider.engine.owner import OWNER_LABEL, is_dead, this_owner
@@ -36,6 +39,8 @@ from provider.plan import container_request
 from provider.settings import Endpoint
 
 T = TypeVar("T")
+
+_IMAGE_NAME = re.compile(r"[A-Za-z0-9][\w.\-/:@]*", re.ASCII)
 
 _THREADS = 32
 _OLDEST_API = (1, 41)
@@ -64,6 +69,7 @@ class DockerEngine:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine")
         self._waiters = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine-wait")
         """Their own, for those who wait for an end must not keep others from a start."""
+        self._line = Line(endpoint)
         self._client: docker.APIClient | None = None
         self._connecting = threading.Lock()
         self._owner = this_owner()
@@ -75,13 +81,23 @@ class DockerEngine:
         Raises:
             ImageMissing: it is not on the engine.
         """
-        try:
-            found = await self._look_up("inspect_image", name)
-        except docker.errors.NotFound as error:
+        if not _IMAGE_NAME.fullmatch(name) or ".." in name:  # it becomes part of a path
+            message = f"{name!r} is no name of an image"
+            raise ImageMissing(message)
+        status, found = await self._ask(f"/images/{name}/json")
+        if status == HTTPStatus.NOT_FOUND:
             message = f"image {name!r} is not on the engine; build it with `make images`, or pull it"
-            raise ImageMissing(message) from error
-        volumes = tuple(sorted((found.get("Config") or {}).get("Volumes") or {}))
-        return Image(name=name, id=found["Id"], volumes=volumes)
+            raise ImageMissing(message)
+        try:
+            volumes = tuple(sorted((found.get("Config") or {}).get("Volumes") or {}))
+            return Image(name=name, id=found["Id"], volumes=volumes)
+        except (KeyError, AttributeError, TypeError) as error:
+            message = f"the engine at {self.endpoint.url} answered {status} {str(found)[:200]} about image {name!r}"
+            raise EngineUnavailable(message) from error
+
+    @_again
+    async def _ask(self, path: str) -> tuple[int, Any]:
+        return await self.in_time(self._line.get(path))
 
     async def open(self, box: BoxPlan) -> DockerSandbox:
         """
@@ -203,6 +219,7 @@ class DockerEngine:
         return version, info
 
     async def close(self) -> None:
+        self._line.close()
         client, self._client = self._client, None
         if client:
             await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
