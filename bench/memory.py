@@ -35,15 +35,17 @@ async def measure(bench: Bench) -> None:
 
 
 async def _ours(workspace: str, count: int) -> dict[str, float]:
-    async with Provider(workspace, image=IMAGE, settings=Settings(spares=count, spares_total=64)) as provider:
+    settings = Settings(spares=count, spares_total=64, spares_memory=2**31)
+    async with Provider(workspace, image=IMAGE, settings=settings) as provider:
         await asyncio.gather(*(provider.run(["true"]) for _ in range(8)))  # threads, pools and caches are there
         await provider.settle()
         base, before = _private("self"), _shims()
         await provider.prewarm(count, limits=Limits(pids=100))  # another kind, of which none waits yet
         spares = _shims() - before
-        assert len(spares) == count
-        spare = (_private("self") - base) / count
-        host = sum(_resident(pid) for pid in spares) / count
+        made = len(spares)  # and perhaps one or two of the first kind
+        assert made >= count
+        spare = (_private("self") - base) / made
+        host = sum(_resident(pid) for pid in spares) / made
     async with Provider(workspace, image=IMAGE, settings=Settings(spares=0)) as provider:
         await provider.run(["true"])
         await provider.settle()

@@ -9,8 +9,10 @@ else is asked again. Whatever is decided, the receipt has it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from provider.errors import ApprovalAborted, ApprovalRefused, PolicyRefused
@@ -71,6 +73,19 @@ def allow_if(rule: Callable[[Question], bool], otherwise: Approver = refuse_all)
     return allow_by_rule
 
 
+_instead: ContextVar[Approver | None] = ContextVar("approver_instead", default=None)
+
+
+@contextlib.contextmanager
+def asked_instead(approver: Approver | None) -> Iterator[None]:
+    """Whoever is asked within this context; it goes with a call through its contract, which need not know of it."""
+    mark = _instead.set(approver)
+    try:
+        yield
+    finally:
+        _instead.reset(mark)
+
+
 class Grants:
     """What sessions have been allowed until they end."""
 
@@ -108,6 +123,7 @@ async def decide(approver: Approver, question: Question, grants: Grants, *, seco
         return Approval(by="policy", answer=Answer.ONCE, plan_digest=plan.digest)
     if grants.cover(question):
         return Approval(by="session", answer=Answer.SESSION, plan_digest=plan.digest, remembered=question.remember)
+    approver = _instead.get() or approver
     by = getattr(approver, "__name__", type(approver).__name__)
     try:
         answer = Answer(await asyncio.wait_for(approver(question), seconds))

@@ -90,9 +90,9 @@ class Lease:
             self._sandbox.terminate("canceled")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), self._grace + SECOND_LINE_SECONDS)
-        if not self.is_over:
+        if self.ending is None:
             with contextlib.suppress(DisposeFailed):  # for `serve` to tell, which ends by this
-                await self._sandbox.dispose()
+                await self._sandbox.dispose(stuck=True)
             await self._over.wait()
 
     async def wait(self) -> Ending | None:
@@ -114,7 +114,7 @@ class Lease:
             pass  # lost, or pid 1 had its time
         finally:
             try:
-                await self._sandbox.dispose()
+                await self._sandbox.dispose(stuck=self.ending is None)
             finally:
                 self._over.set()
 

@@ -449,8 +449,13 @@ class Sandbox(Protocol):
             SandboxLost: something is left, or there is no proof. The sandbox is to be disposed of.
         """
 
-    async def dispose(self) -> None:
-        """Remove the container, whatever state it is in. Safe to call twice. Raises DisposeFailed."""
+    async def dispose(self, *, stuck: bool = False) -> None:
+        """
+        Have the container go, whatever state it is in; `stuck`, do not wait for pid 1. Safe to call twice.
+
+        Raises:
+            DisposeFailed: it may still exist.
+        """
 
 
 class Engine(Protocol):

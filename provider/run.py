@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +23,9 @@ from provider.approval import Approver, Grants, Question, check, check_verdict, 
 from provider.artifacts import check_patterns, collect
 from provider.assets import Assets, load_assets
 from provider.background import Background
+from provider.calls import Calls, context
 from provider.capture import Capture
-from provider.dialects import home, open_dialect
-from provider.dialects.contract import Context, Dialect, Reply
+from provider.dialects.contract import Dialect, Reply
 from provider.engine.docker import DockerEngine
 from provider.engine.pool import Pool, PoolLimits
 from provider.engine.recycle import Recycler
@@ -58,9 +56,6 @@ from provider.spawned import Conversation, Spawned
 from provider.stream import Stop, Streamed, stream
 from provider.underway import Run
 from provider.workspace import check_workspace
-
-_approver_of_call: ContextVar[Approver | None] = ContextVar("approver_of_call", default=None)
-"""Goes with a call through its contract, which need not know of it."""
 
 
 class Provider:
@@ -103,7 +98,7 @@ class Provider:
         self._grants = Grants()
         self._runs: dict[str, Run] = {}
         self._leases: dict[str, Lease] = {}
-        self._dialects: dict[str, Dialect] = {}
+        self._calls = Calls(self, self._settings.tools)
         self._background = Background()
         self._leasing = Background()
         self._closing = asyncio.Event()
@@ -272,38 +267,18 @@ class Provider:
             CallError: there is no such tool.
             ConfigError: its settings do not fit.
         """
-        context = self._context(workspace, session, call_id, on_event)
-        mark = _approver_of_call.set(approver)
-        try:
-            return await self.dialect(tool).call(tool, payload, context)
-        finally:
-            _approver_of_call.reset(mark)
+        folder = self._workspace(workspace).path
+        about = context(folder, session, call_id or uuid.uuid4().hex, on_event)
+        return await self._calls.call(tool, payload, about, approver)
 
     def check(self, tool: str, payload: object, *, workspace: str | Path | None = None, session: str = "") -> Verdict:
         """Tell what would be said to a tool call. Nothing runs. Raises as `call` does."""
-        return self.dialect(tool).check(tool, payload, self._context(workspace, session, "", None))
+        about = context(self._workspace(workspace).path, session, "", None)
+        return self.dialect(tool).check(tool, payload, about)
 
     def dialect(self, tool: str) -> Dialect:
         """Give the contract of a tool, the same each time, for it may remember things. Raises as `call` does."""
-        where = home(tool)
-        if where not in self._dialects:
-            self._dialects[where] = open_dialect(tool, self, self._settings.tools)
-        return self._dialects[where]
-
-    def _context(
-        self,
-        workspace: str | Path | None,
-        session: str,
-        call_id: str,
-        on_event: Callable[[Mapping[str, Any]], Any] | None,
-    ) -> Context:
-        async def emit(event: Mapping[str, Any]) -> None:
-            result = on_event(event) if on_event else None
-            if inspect.isawaitable(result):
-                await result
-
-        folder = self._workspace(workspace).path
-        return Context(workspace=folder, session=session, call_id=call_id or uuid.uuid4().hex, emit=emit)
+        return self._calls.dialect(tool)
 
     def _workspace(self, wanted: str | Path | None) -> Workspace:
         """The workspace as it is now: it may have been replaced since the last request. Raises CallError."""
@@ -479,8 +454,7 @@ class Provider:
             run_id=run.id, session=run.session, plan=plan, verdict=verdict, remember=run.request.remember
         )
         seconds = self._settings.approval_seconds
-        approver = _approver_of_call.get() or self._approver
-        deciding = asyncio.ensure_future(decide(approver, question, self._grants, seconds=seconds))
+        deciding = asyncio.ensure_future(decide(self._approver, question, self._grants, seconds=seconds))
         try:
             return deciding.result() if await _is_first(deciding, run.stop) else None
         finally:

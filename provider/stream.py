@@ -80,7 +80,8 @@ async def stream(
         if reading.done():
             ending = reading.result()
         else:
-            await sandbox.dispose()  # pid 1 had its time; nothing may live on when the caller looks at the workspace
+            # Pid 1 had its time; nothing may live on when the caller looks at the workspace.
+            await sandbox.dispose(stuck=True)
             ending = Ending(reason=clock.result(), signal=signal.SIGKILL, pid=flow.pid)
     finally:
         for task in tasks:

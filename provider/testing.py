@@ -50,6 +50,7 @@ class FakeSandbox:
         self.unclean = ""
         """What a renewal finds."""
         self.disposals = 0
+        self.stuck = False
         self._said: AsyncIterator[Message] | None = None
         self._script, self._deaf, self._dispose_error = script, deaf, dispose_error
         self._over = asyncio.Event()
@@ -128,8 +129,9 @@ class FakeSandbox:
         if not self._deaf:
             self._over.set()
 
-    async def dispose(self) -> None:
+    async def dispose(self, *, stuck: bool = False) -> None:
         self.disposals += 1
+        self.stuck = stuck
         self._over.set()
         if self._dispose_error:
             raise self._dispose_error
