@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -87,21 +89,23 @@ def asked_instead(approver: Approver | None) -> Iterator[None]:
 
 
 class Grants:
-    """What sessions have been allowed until they end."""
+    """What sessions have been allowed until they end, or for as long as a grant lasts."""
 
-    def __init__(self) -> None:
-        self._granted: dict[str, set[str]] = {}
+    def __init__(self, *, seconds: float = math.inf) -> None:
+        self._seconds = seconds
+        self._until: dict[str, dict[str, float]] = {}
 
     def cover(self, question: Question) -> bool:
         """Whether all that would be remembered is remembered."""
-        granted = self._granted.get(question.session, set())
-        return bool(question.remember) and granted.issuperset(question.remember)
+        granted, now = self._until.get(question.session, {}), time.monotonic()
+        return bool(question.remember) and all(granted.get(item, 0.0) > now for item in question.remember)
 
     def add(self, question: Question) -> None:
-        self._granted.setdefault(question.session, set()).update(question.remember)
+        until = time.monotonic() + self._seconds
+        self._until.setdefault(question.session, {}).update(dict.fromkeys(question.remember, until))
 
     def drop(self, session: str) -> None:
-        self._granted.pop(session, None)
+        self._until.pop(session, None)
 
 
 def check_verdict(verdict: Verdict) -> None:

@@ -78,6 +78,8 @@ class Request:
     """What the rules of the caller's tool contract say; the policy can only be stricter."""
     remember: tuple[str, ...] = ()
     """What a yes for the session would cover, by that contract."""
+    script: str = ""
+    """The shell text that argv comes down to, where a wrapper of the contract's would hide it from the rules."""
 
     image: str
     network: Network = "none"

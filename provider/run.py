@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from provider import receipt as receipts
 from provider.approval import Approver, Grants, Question, check, check_verdict, decide, refuse_all
@@ -57,6 +57,9 @@ from provider.stream import Stop, Streamed, stream
 from provider.underway import Run
 from provider.workspace import check_workspace
 
+if TYPE_CHECKING:
+    from provider.policy.rules import Rules
+
 
 class Provider:
     """
@@ -95,7 +98,8 @@ class Provider:
             user=user or "",
             limits=limits or self._settings.limits.limits(),
         )
-        self._grants = Grants()
+        self._rules = _load_rules(self._settings)
+        self._grants = Grants(seconds=self._settings.grant_seconds)
         self._runs: dict[str, Run] = {}
         self._leases: dict[str, Lease] = {}
         self._calls = Calls(self, self._settings.tools)
@@ -276,6 +280,11 @@ class Provider:
         about = context(self._workspace(workspace).path, session, "", None)
         return self.dialect(tool).check(tool, payload, about)
 
+    def judge(self, argv: Sequence[str] | str, judged: Verdict | None, *, script: str = "") -> Verdict:
+        """Tell what contract, rules and settings together say to a command. Nothing runs."""
+        words = ("sh", "-c", argv) if isinstance(argv, str) else tuple(argv)
+        return judge(replace(self._defaults, argv=words, judged=judged, script=script), self._settings, self._rules)
+
     def dialect(self, tool: str) -> Dialect:
         """Give the contract of a tool, the same each time, for it may remember things. Raises as `call` does."""
         return self._calls.dialect(tool)
@@ -376,7 +385,7 @@ class Provider:
     async def _follow(self, run: Run) -> Outcome:
         request = run.request
         async with run.step("judge"):
-            run.verdict = judge(request, self._settings)
+            run.verdict = judge(request, self._settings, self._rules)
             check_verdict(run.verdict)
         async with run.step("plan"):
             check_patterns(request.artifacts)
@@ -542,6 +551,14 @@ def _notes(plan: Plan, *, lease_refused: bool) -> Iterator[str]:
         yield "it ran as uid 0, without any capability: the workspace belongs to root, or the caller asked for it"
     if Path(__file__).is_relative_to(plan.box.workspace.path):
         yield "the workspace holds the provider itself; what runs there can change it"
+
+
+def _load_rules(settings: Settings) -> Rules | None:
+    if settings.rules is None:
+        return None
+    from provider.policy.rules import load_policy  # with its parser, which most programs never need
+
+    return load_policy(settings.rules)
 
 
 def run_sync(argv: Sequence[str] | str, workspace: str | Path = ".", **options: Any) -> Outcome:

@@ -91,11 +91,15 @@ class Settings(BaseSettings):
     """Seconds that the engine has for any one answer."""
     approval_seconds: float = Field(default=600.0, gt=0)
     """How long an approver has; after that the answer is no."""
+    grant_seconds: float = Field(default=8 * 3600.0, gt=0)
+    """How long a yes for the session lasts, if the session does."""
     artifact_bytes: Size = Field(default=4 * 2**30, ge=0)
     """Largest file that is hashed."""
     limits: LimitSettings = LimitSettings()
     spares: int = Field(default=4, ge=0, le=64)
     """Containers that wait for the next request of the same kind, at the most; 0 is none."""
+    rules: Path | None = None
+    """A TOML file of rules about commands, see `policy/rules.py`; they can only make a verdict stricter."""
     leases: int = Field(default=8, ge=0)
     """Sandboxes that a session may keep for processes left behind."""
     spares_total: int = Field(default=32, ge=0)

@@ -137,6 +137,15 @@ async def test_a_session_grant_covers_what_is_remembered(planned: Planned):
     assert (await decide(never, about(plan, remember=("git",)), grants, seconds=1)).answer == "deny"
 
 
+async def test_a_session_grant_expires(planned: Planned):
+    """A yes of this morning is none for tonight."""
+    question = about(planned(), remember=("git",))
+    for seconds, covers in ((3600.0, True), (0.0, False)):
+        grants = Grants(seconds=seconds)
+        await decide(Asked(Answer.SESSION), question, grants, seconds=1)
+        assert grants.cover(question) == covers
+
+
 async def test_a_single_yes_is_not_remembered(planned: Planned):
     """Once is once."""
     grants, question = Grants(), about(planned(), remember=("git",))

@@ -503,7 +503,9 @@ async def test_a_refusal_leaves_a_receipt(made: Made, tmp_path: Path):
 
 async def test_an_approver_decides_what_is_asked(made: Made, monkeypatch: pytest.MonkeyPatch):
     """Where the policy asks, the approver sees the plan; without one the answer is no."""
-    monkeypatch.setattr(run_module, "judge", lambda request, settings: Verdict(decision=Decision.ASK, reasons=("why",)))
+    monkeypatch.setattr(
+        run_module, "judge", lambda request, settings, rules: Verdict(decision=Decision.ASK, reasons=("why",))
+    )
     seen: list[Plan] = []
 
     async def ann(question: Question) -> Answer:

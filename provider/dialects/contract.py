@@ -86,6 +86,9 @@ class Host(Protocol):
 
     async def spawn(self, argv: Sequence[str] | str, **options: Any) -> Spawned: ...
 
+    def judge(self, argv: Sequence[str] | str, judged: Verdict | None, *, script: str = "") -> Verdict:
+        """The contract's own verdict with what rules and settings add to it."""
+
     async def cancel(self, run_id: str) -> bool: ...
 
     async def stop(self, *, session: str) -> int: ...

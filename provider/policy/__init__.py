@@ -10,14 +10,21 @@ opinion) and `known.py` (what runs something else). `scope.py` is about paths, `
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from provider.model import Decision, Request, Verdict
 from provider.settings import Settings
 
+if TYPE_CHECKING:
+    from provider.policy.rules import Rules
 
-def judge(request: Request, settings: Settings) -> Verdict:
+
+def judge(request: Request, settings: Settings, rules: Rules | None = None) -> Verdict:
     asked = request.judged.decision if request.judged else Decision.ALLOW
     findings = list(_findings(request, settings))
+    if rules:
+        ruling = rules.judge_text(request.script) if request.script else rules.judge_argv(request.argv)
+        findings += [(ruling.decision, reason) for reason in ruling.verdict().reasons]
     return Verdict(
         decision=max([asked, *(decision for decision, _ in findings)]),
         reasons=tuple(reason for _, reason in findings),

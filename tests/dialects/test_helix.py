@@ -446,7 +446,7 @@ async def test_an_approvers_no_reaches_the_caller(
 ):
     """Where a policy asks, a no is a reply in the contract's words, and nothing is opened."""
     ask = Verdict(decision=Decision.ASK, reasons=("a rule wants it",))
-    monkeypatch.setattr(run_module, "judge", lambda request, settings: ask)
+    monkeypatch.setattr(run_module, "judge", lambda request, settings, rules: ask)
 
     async def say(question: Question) -> Answer:
         return answer

@@ -244,6 +244,32 @@ async def test_no_reply_carries_another_contracts_words(tool: Tool, workspace: P
     assert [(word, text(reply)) for reply in replies for word in foreign if word in text(reply)] == []
 
 
+RULES = """
+default = "allow"
+[[rule]]
+name = "no echo"
+decision = "refuse"
+because = "it is loud"
+program = "echo"
+matches = ["echo x"]
+"""
+
+
+@each_tool
+async def test_the_users_rules_hold_under_every_contract(tool: Tool, workspace: Path, tmp_path: Path):
+    """A rule file refuses what a contract would allow; check says which rule, and nothing runs."""
+    (tmp_path / "rules.toml").write_text(RULES)
+    engine = FakeEngine()
+    chosen = Settings(spares=0, tools=TABLES, rules=tmp_path / "rules.toml")
+    async with Provider(workspace, engine=engine, settings=chosen) as provider:
+        verdict = provider.check(tool.name, tool.call)
+        reply = await provider.call(tool.name, tool.call)
+    assert verdict.decision.name == "REFUSE"
+    assert any("no echo: it is loud" in reason for reason in verdict.reasons)
+    assert not reply.success
+    assert engine.sandboxes == []
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),

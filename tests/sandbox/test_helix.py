@@ -221,7 +221,7 @@ async def test_one_session_is_stopped_while_another_goes_on(tooled, workspace):
 @pytest.mark.parametrize("answer", [Answer.ONCE, Answer.DENY, Answer.ABORT])
 async def test_where_a_policy_asks_the_answer_counts(workspace, monkeypatch, answer):
     """The contract asks nobody itself; under a policy that does, a yes runs the call and a no is a reply."""
-    monkeypatch.setattr(run_module, "judge", lambda request, settings: ASK)
+    monkeypatch.setattr(run_module, "judge", lambda request, settings, rules: ASK)
     questions = Questions()
     async with _tooled(workspace, approver=questions) as provider, asyncio.timeout(20):
         calling = asyncio.ensure_future(provider.call("workspace_run", {"command": "echo hi"}, session="s"))
@@ -237,7 +237,7 @@ async def test_where_a_policy_asks_the_answer_counts(workspace, monkeypatch, ans
 
 async def test_a_question_that_nobody_answers_in_time(workspace, monkeypatch):
     """Its time over, the answer is no."""
-    monkeypatch.setattr(run_module, "judge", lambda request, settings: ASK)
+    monkeypatch.setattr(run_module, "judge", lambda request, settings, rules: ASK)
     async with _tooled(workspace, approver=Questions(), approval_seconds=0.05) as provider, asyncio.timeout(20):
         reply = await provider.call("workspace_run", {"command": "echo hi"})
     assert reply.content["error"]["name"] == "CommandNotApprovedError"
@@ -245,7 +245,7 @@ async def test_a_question_that_nobody_answers_in_time(workspace, monkeypatch):
 
 async def test_a_yes_to_another_plan(workspace, monkeypatch):
     """An approval whose digest is not that of the plan runs nothing."""
-    monkeypatch.setattr(run_module, "judge", lambda request, settings: ASK)
+    monkeypatch.setattr(run_module, "judge", lambda request, settings, rules: ASK)
 
     async def other(approver, question, grants, *, seconds):
         return Approval(by="somebody", answer=Answer.ONCE, plan_digest="0" * 64)

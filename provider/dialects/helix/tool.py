@@ -165,7 +165,7 @@ class Helix:
             return Verdict(decision=Decision.REFUSE, reasons=(error.text,))
         except CallError as error:
             return Verdict(decision=Decision.REFUSE, reasons=(str(error),))
-        return Verdict(decision=Decision.ALLOW)
+        return self._host.judge(asked.argv, asked.judged)
 
 
 def dialect(host: Host, tables: Mapping[str, Mapping[str, Any]]) -> Helix:

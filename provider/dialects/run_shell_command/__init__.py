@@ -119,7 +119,8 @@ class RunShellCommand:
                 parse_stop(payload)
             if tool != RUN:
                 return Verdict(decision=Decision.ALLOW)
-            return parse(payload, self._table, context.workspace).judged or Verdict(decision=Decision.ALLOW)
+            asked = parse(payload, self._table, context.workspace)
+            return self._host.judge(asked.argv, asked.judged, script=asked.call.command)
         except Rejected as rejection:
             return Verdict(decision=Decision.REFUSE, reasons=(rejection.text,))
 
@@ -146,6 +147,7 @@ class RunShellCommand:
                 session=context.session,
                 judged=asked.judged,
                 remember=asked.remember,
+                script=asked.call.command,
                 run_id=run_id,
                 on_event=watch.hear,
                 **asked.wishes,

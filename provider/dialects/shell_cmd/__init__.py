@@ -109,11 +109,10 @@ class ShellCmd:
 
     def check(self, tool: str, payload: object, context: Context) -> Verdict:  # noqa: ARG002 - there is one
         try:
-            judged = parse(payload, context, self._table.permission).judged
+            asked = parse(payload, context, self._table.permission)
         except Rejected as refusal:
             return Verdict(decision=Decision.REFUSE, reasons=(refusal.text,))
-        assert judged is not None
-        return judged
+        return self._host.judge(asked.argv, asked.judged)
 
     async def call(self, tool: str, payload: object, context: Context) -> Reply:  # noqa: ARG002
         tell = _Teller(context.emit)
