@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         SandboxLost,
     )
     from provider.model import Artifact, ArtifactProblem, Limits, Outcome, State
-    from provider.run import Provider, run_sync
+    from provider.provider import Provider, run_sync
     from provider.settings import Settings
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
 
 _HOMES = {
     "model": ("Artifact", "ArtifactProblem", "Limits", "Outcome", "State"),
-    "run": ("Provider", "run_sync"),
+    "provider": ("Provider", "run_sync"),
     "settings": ("Settings",),
 }
 

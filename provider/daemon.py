@@ -27,7 +27,7 @@ from provider import client
 from provider.errors import CallError, ConfigError, EngineUnavailable
 from provider.job import Job, perform
 from provider.model import Stream
-from provider.run import Provider
+from provider.provider import Provider
 from provider.settings import Settings, load_settings
 from provider.tooljob import ToolJob
 

@@ -19,7 +19,7 @@ from provider.assets import load_assets
 from provider.engine.docker import DockerEngine
 from provider.errors import ImageMissing, ProviderError
 from provider.model import Limits, Outcome
-from provider.run import Provider
+from provider.provider import Provider
 from provider.settings import Settings, find_endpoint
 
 PROBE_IMAGE = "sandbox-provider/minimal"

@@ -21,7 +21,7 @@ from typing import Any
 
 from provider.errors import CallError, ProviderError, Refused
 from provider.model import Chunk, Outcome
-from provider.run import Provider
+from provider.provider import Provider
 from provider.settings import Settings, load_settings, with_limits
 from provider.spawned import Spawned
 from provider.terminal import Console

@@ -13,7 +13,7 @@ from provider.approval import Approver, allow_all, refuse_all
 from provider.dialects.contract import Reply
 from provider.errors import CallError
 from provider.prompt import ask_terminal
-from provider.run import Provider
+from provider.provider import Provider
 from provider.terminal import Console
 
 Approve = Literal["ask", "never", "always"]

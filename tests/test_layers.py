@@ -24,9 +24,9 @@ LAYERS = (
     {"policy", "questions", "engine", "artifacts", "receipt", "stream", "testing"},
     {"lease", "underway"},
     {"spawned"},
-    {"dialects"},
+    {"dialects", "run"},
     {"calls"},
-    {"run"},
+    {"provider"},
     {"__init__", "terminal", "doctor"},
     {"prompt"},
     {"tooljob"},
@@ -40,7 +40,7 @@ INSIDE = "inside"  # runs in the sandbox, as a program of its own
 
 # Declarations, or used by every test; the docker tier, and the tests of what is built on them, cover the others.
 WITHOUT_TEST = {"errors", "events", "grammar", "model", "script", "testing"}
-WITHOUT_TEST |= {"calls", "docker", "__main__", "cli", "doctor", "underway", "worker"}
+WITHOUT_TEST |= {"calls", "docker", "provider", "__main__", "cli", "doctor", "underway", "worker"}
 PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp"}
 LIVE_ENDPOINTS = ("exec_create", "exec_start", "get_archive", "put_archive", "/exec", "/archive")
 

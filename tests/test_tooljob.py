@@ -15,7 +15,7 @@ from provider import dialects
 from provider.dialects.contract import Context, Host, Reply
 from provider.errors import CallError
 from provider.model import Decision, Stream, Verdict
-from provider.run import Provider
+from provider.provider import Provider
 from provider.settings import Settings
 from provider.testing import FakeEngine
 from provider.tooljob import ToolJob, perform_tool

@@ -39,7 +39,7 @@ async def test_a_spare_is_made_behind_a_cold_request(provider):
     """The first request is cold, the next is warm."""
     cold = await provider.run(["true"])
     async with asyncio.timeout(20):
-        while not any(shelf.ready for shelf in provider._pool._shelves.values()):  # noqa: ASYNC110
+        while not any(shelf.ready for shelf in provider._runner._pool._shelves.values()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     warm = await provider.run(["true"])
     assert (cold.container.warm, warm.container.warm) == (False, True)
