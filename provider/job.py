@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from provider.client import SIGNALED
 from provider.errors import CallError, ProviderError, Refused
 from provider.model import Chunk, Outcome
 from provider.provider import Provider
@@ -27,7 +28,7 @@ from provider.spawned import Spawned
 from provider.terminal import Console
 from provider.tooljob import ToolJob, perform_tool
 
-TIMED_OUT, PROVIDER_FAILED, REFUSED, NOT_FOUND, SIGNALED = 124, 125, 126, 127, 128
+TIMED_OUT, PROVIDER_FAILED, REFUSED, NOT_FOUND = 124, 125, 126, 127
 _LAST_WORDS_SECONDS = 0.3
 """What a console has for taking the rest of the output when a signal has ended the run."""
 

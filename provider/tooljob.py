@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from provider.approval import Approver, allow_all, refuse_all
+from provider.client import SIGNALED
 from provider.dialects.contract import Reply
 from provider.errors import CallError
 from provider.prompt import ask_terminal
@@ -38,18 +40,38 @@ class ToolJob:
 
 async def perform_tool(job: ToolJob, console: Console, provider: Provider, folder: Path) -> int:
     """
-    Take the payload from stdin, and put the reply on stdout. Gives the exit status.
+    Take the payload from stdin, put the reply on stdout, and give the exit status: 0, or 128+n after signal n.
 
     Raises:
         CallError, ConfigError: there is nothing to call.
     """
+    received: list[int] = []
+    answering = asyncio.ensure_future(_answer(job, console, provider, folder))
+
+    def stop(number: int) -> None:
+        received.append(number)
+        answering.cancel()
+
+    console.on_signal(stop)
+    try:
+        await answering
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return SIGNALED + received[0]
+    finally:
+        answering.cancel()
+    return 0
+
+
+async def _answer(job: ToolJob, console: Console, provider: Provider, folder: Path) -> None:
     payload = _payload(job.tool, await _read(console))
     workspace = folder / job.workspace
     if job.check:
         verdict = provider.check(job.tool, payload, workspace=workspace, session=job.session)
         answer = {"decision": verdict.decision.name.lower(), "reasons": list(verdict.reasons)}
         await console.write("stdout", _line(answer))
-        return 0
+        return
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((folder / job.events).open("ab")) if job.events else None
 
@@ -62,7 +84,6 @@ async def perform_tool(job: ToolJob, console: Console, provider: Provider, folde
             job.tool, payload, workspace=workspace, session=job.session, on_event=note, approver=APPROVERS[job.approve]
         )
     await console.write("stdout", _rendered(reply))
-    return 0
 
 
 async def _read(console: Console) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import types
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from provider import dialects
 from provider.dialects.contract import Context, Host, Reply
 from provider.errors import CallError
-from provider.model import Decision, Stream, Verdict
+from provider.model import Begun, Decision, Stream, Verdict
 from provider.provider import Provider
 from provider.settings import Settings
 from provider.testing import FakeEngine
@@ -29,6 +30,9 @@ class Console:
     def __init__(self, typed: bytes) -> None:
         self.typed = typed
         self.said: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+
+    def on_signal(self, told: Callable[[int], None]) -> None:
+        self.signal = told
 
     async def stdin(self) -> AsyncIterator[bytes]:
         for at in range(0, len(self.typed), 7):
@@ -118,6 +122,22 @@ async def test_raw_text_is_taken_as_it_is(workspace: Path):
     """The tool that reads a model's own text gets that text."""
     job = ToolJob(tool="tool_calls", workspace=workspace, approve="always")
     assert (await perform(job, "[TOOL_CALL:é]\n".encode(), workspace)).said["stdout"].decode() == "[TOOL_CALL:é]\n"
+
+
+async def test_a_signal_ends_the_call(workspace: Path):
+    """Ctrl-C cancels what runs, leaves nothing, and is told as 128 and its number."""
+    engine, console = FakeEngine([Begun(7)]), Console(b"{}")
+    job = ToolJob(tool="echo", workspace=workspace, approve="always")
+    async with Provider(engine=engine, settings=Settings(spares=0)) as provider:
+        performing = asyncio.create_task(perform_tool(job, console, provider, workspace))
+        while not engine.sandboxes:  # noqa: ASYNC110 - in this very loop
+            await asyncio.sleep(0)
+        console.signal(2)
+        assert await performing == 130
+        await provider.settle()
+        assert provider.runs() == ()
+    assert [sandbox.disposals > 0 for sandbox in engine.sandboxes] == [True]
+    assert console.said["stdout"] == b""
 
 
 async def test_an_unknown_tool_is_named(workspace: Path):
