@@ -1,0 +1,1 @@
+"""Programs that run inside a sandbox, each one file that needs nothing but Python."""
