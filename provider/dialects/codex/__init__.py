@@ -1,1 +1,1 @@
-"""The Codex contract, begun: its pure parts, each with its tests. No tool uses them, and `DIALECTS` does not know it."""
+"""The Codex contract, begun: its pure parts, each with its tests. No tool uses them yet."""
