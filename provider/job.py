@@ -11,7 +11,6 @@ import asyncio
 import base64
 import contextlib
 import errno
-import json
 import signal
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -26,7 +25,7 @@ from provider.provider import Provider
 from provider.settings import Settings, load_settings, with_limits
 from provider.spawned import Spawned
 from provider.terminal import Console
-from provider.tooljob import ToolJob, perform_tool
+from provider.tooljob import ToolJob, json_line, perform_tool
 
 TIMED_OUT, PROVIDER_FAILED, REFUSED, NOT_FOUND = 124, 125, 126, 127
 _LAST_WORDS_SECONDS = 0.3
@@ -86,14 +85,12 @@ async def _tell(
     job: Job, console: Console, value: Mapping[str, Any], remarks: Iterable[str], *, patience: float | None = None
 ) -> None:
     """One JSON object on stdout, or lines on stderr about what the exit status alone does not say."""
-    # Bytes that are not UTF-8 may be in names of artifacts; they were escaped there, and are never in text.
-    line = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
     text = "".join(f"sandbox: {remark}\n" for remark in remarks).encode("utf-8", "backslashreplace")
     as_json = isinstance(job, RunJob) and job.as_json
     if as_json or text:
         with contextlib.suppress(OSError):  # nobody reads, or not in time
             async with asyncio.timeout(patience):
-                await console.write("stdout" if as_json else "stderr", line if as_json else text)
+                await console.write("stdout" if as_json else "stderr", json_line(value) if as_json else text)
 
 
 class _Talk:

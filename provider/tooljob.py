@@ -70,14 +70,14 @@ async def _answer(job: ToolJob, console: Console, provider: Provider, folder: Pa
     if job.check:
         verdict = provider.check(job.tool, payload, workspace=workspace, session=job.session)
         answer = {"decision": verdict.decision.name.lower(), "reasons": list(verdict.reasons)}
-        await console.write("stdout", _line(answer))
+        await console.write("stdout", json_line(answer))
         return
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((folder / job.events).open("ab")) if job.events else None
 
         def note(event: Mapping[str, Any]) -> None:
             if log:
-                log.write(_line(event))
+                log.write(json_line(event))
                 log.flush()
 
         reply = await provider.call(
@@ -106,9 +106,10 @@ def _payload(tool: str, text: bytes) -> object:
 
 def _rendered(reply: Reply) -> bytes:
     if not isinstance(reply.content, str):
-        return _line(reply.content)
+        return json_line(reply.content)
     return reply.content.encode("utf-8", "surrogateescape").removesuffix(b"\n") + b"\n"
 
 
-def _line(value: object) -> bytes:
+def json_line(value: object) -> bytes:
+    """One line of JSON. Bytes that are not UTF-8 may be in names; they were escaped there, and are never in text."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"

@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 import requests
 
+from provider import run as run_module
 from provider.assets import Assets, Profile, load_assets
 from provider.engine.docker import tls_config
 from provider.engine.owner import OWNER_LABEL, this_owner
@@ -155,3 +156,9 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/no-engine.sock")
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
+    """An installation whose pid 1 need not be built."""
+    monkeypatch.setattr(run_module, "load_assets", lambda: assets)

@@ -22,8 +22,7 @@ import pytest
 
 from provider import Provider, client
 from provider import daemon as daemon_module
-from provider import run as run_module
-from provider.assets import Assets, load_assets
+from provider.assets import load_assets
 from provider.cli import parse
 from provider.daemon import _Daemon, serve
 from provider.errors import ConfigError
@@ -35,9 +34,7 @@ SANDBOX = [sys.executable, "-m", "provider"]
 WAITS = (Begun(PID), Chunk("stdout", b"begun\n"))
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,6 @@ import pytest
 
 from provider import Provider
 from provider import lease as lease_module
-from provider import run as run_module
-from provider.assets import Assets
 from provider.errors import CallError, DisposeFailed, EngineUnavailable, SandboxLost
 from provider.events import StateChanged, StepFinished
 from provider.lease import Lease
@@ -30,9 +28,7 @@ OVER = Ending(reason="exited", exit_code=0, pid=PID)
 Made = Callable[..., Provider]
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.fixture

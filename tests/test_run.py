@@ -16,7 +16,6 @@ from provider import Provider, run_sync
 from provider import run as run_module
 from provider import stream as stream_module
 from provider.approval import Answer, Question
-from provider.assets import Assets
 from provider.errors import (
     ApprovalRefused,
     CallError,
@@ -40,10 +39,7 @@ SETTINGS = Settings(grace=0.05, spares=0)
 Made = Callable[..., Provider]
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
-    """Nothing here needs pid 1 to be built."""
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from provider import Provider
-from provider import run as run_module
-from provider.assets import Assets
 from provider.errors import CallError, EngineUnavailable, SandboxLost
 from provider.events import StateChanged, StepFinished
 from provider.model import Begun, Chunk, Ending, State
@@ -30,9 +28,7 @@ TALKATIVE = [Begun(PID), *MANY, COMPLETES[-1]]
 Made = Callable[..., Provider]
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
-from urllib.parse import urlsplit
 
-from provider.engine.attach import tls_context
+from provider.engine.attach import dial
 from provider.errors import EngineUnavailable
 from provider.settings import Endpoint
 
@@ -68,16 +67,14 @@ class Line:
         return status, value
 
     async def _connect(self) -> Streams:
-        parts = urlsplit(self._endpoint.url)
+        reader = asyncio.StreamReader(_MAX_HEAD)
+        protocol = asyncio.StreamReaderProtocol(reader)
         try:
-            if parts.scheme == "unix":
-                return await asyncio.open_unix_connection(parts.path, limit=_MAX_HEAD)
-            secured = tls_context(self._endpoint)
-            port = parts.port or (2376 if secured else 2375)
-            return await asyncio.open_connection(parts.hostname or "", port, ssl=secured, limit=_MAX_HEAD)
+            transport = await dial(self._endpoint, protocol)
         except OSError as error:
             message = f"cannot reach a Docker engine at {self._endpoint.url} ({self._endpoint.source}): {error}"
             raise EngineUnavailable(message) from error
+        return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:

@@ -246,23 +246,13 @@ async def attach(endpoint: Endpoint, api_version: str, container: str) -> Attach
     Raises:
         EngineUnavailable: the engine cannot be reached, or will not attach.
     """
-    loop = asyncio.get_running_loop()
     request = (
         f"POST /v{api_version}/containers/{container}/attach?stream=1&stdin=1&stdout=1&stderr=1 HTTP/1.1\r\n"
         "Host: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n"
     ).encode()
-    parts = urlsplit(endpoint.url)
     attachment = Attachment(request)
     try:
-        if parts.scheme == "unix":
-            await loop.create_unix_connection(lambda: attachment, parts.path)
-        elif parts.scheme in {"tcp", "http", "https"}:
-            secured = tls_context(endpoint)
-            port = parts.port or (2376 if secured else 2375)
-            await loop.create_connection(lambda: attachment, parts.hostname or "", port, ssl=secured)
-        else:
-            message = f"engine address {endpoint.url}: only unix:// and tcp:// are supported"
-            raise EngineUnavailable(message)
+        await dial(endpoint, attachment)
         await attachment.upgraded
     except OSError as error:
         message = f"cannot attach over {endpoint.url}: {error}"
@@ -273,8 +263,21 @@ async def attach(endpoint: Endpoint, api_version: str, container: str) -> Attach
     return attachment
 
 
-def tls_context(endpoint: Endpoint) -> ssl.SSLContext | None:
-    """The endpoint's certificates as asyncio takes them."""
+async def dial(endpoint: Endpoint, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
+    """Connect to the engine. Raises OSError, and EngineUnavailable for an address of a kind that we do not speak."""
+    loop = asyncio.get_running_loop()
+    parts = urlsplit(endpoint.url)
+    if parts.scheme == "unix":
+        return (await loop.create_unix_connection(lambda: protocol, parts.path))[0]
+    if parts.scheme in {"tcp", "http", "https"}:
+        secured = _tls(endpoint)
+        port = parts.port or (2376 if secured else 2375)
+        return (await loop.create_connection(lambda: protocol, parts.hostname or "", port, ssl=secured))[0]
+    message = f"engine address {endpoint.url}: only unix:// and tcp:// are supported"
+    raise EngineUnavailable(message)
+
+
+def _tls(endpoint: Endpoint) -> ssl.SSLContext | None:
     if endpoint.tls is None:
         return None
     context = ssl.create_default_context(cafile=str(endpoint.tls / "ca.pem"))

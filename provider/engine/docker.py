@@ -162,8 +162,8 @@ class DockerEngine:
         Raises:
             DisposeFailed: it may still exist.
         """
-        # Not sooner: a kill or a removal by us beside the engine's own removal leaves an entry "Removal In Progress"
-        # that nobody can remove (Docker 20.10: 35 of 500 at 50 at once). It writes the state of what is just gone.
+        # Not sooner: with kills or removals by us beside the engine's own, entries "Removal In Progress" were left that
+        # nobody could remove (Docker 20.10: 35 of 500 at 50 at once; none since). Why, was not shown.
         if not stuck and await self._is_gone_within(container, _PATIENT_SECONDS):
             return
         with contextlib.suppress(SandboxError, docker.errors.APIError):

@@ -14,7 +14,6 @@ import pytest
 from provider import Provider, errors
 from provider import run as run_module
 from provider.approval import Answer, Question
-from provider.assets import Assets
 from provider.capture import Capture
 from provider.dialects import DIALECTS, open_dialect
 from provider.dialects.contract import Asked, Context, Rejected
@@ -51,10 +50,7 @@ DEVIATIONS = {
 """Where ours is not the original, with the reason. The only list of these."""
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
-    """Nothing here needs pid 1 to be built."""
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 Made = Callable[..., Provider]

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from provider import Provider
-from provider import run as run_module
 from provider.approval import Answer
 from provider.dialects.run_shell_command import TOOLS
 from provider.errors import ConfigError, EngineUnavailable, ImageMissing, PlanRejected, SandboxLost
@@ -21,10 +20,7 @@ WAITS = [Begun(PID), Chunk("stdout", b"partial")]
 LISTED = {"core_tools": ["run_shell_command(ls)"]}
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch, assets):
-    """Nothing here needs pid 1 to be built."""
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.fixture

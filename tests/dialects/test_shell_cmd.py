@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from provider import Provider
-from provider import run as run_module
 from provider.approval import Answer, Question
-from provider.assets import Assets
 from provider.dialects.contract import Context
 from provider.dialects.shell_cmd import TOOLS, ShellCmd, dialect
 from provider.dialects.shell_cmd.registry import Record
@@ -30,10 +28,7 @@ DONE = Ending(reason="exited", exit_code=0, pid=PID)
 Events = list[Mapping[str, Any]]
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
-    """Nothing here needs pid 1 to be built."""
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 class Setup:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from provider import Provider
-from provider import run as run_module
-from provider.assets import Assets
 from provider.dialects.helix import RunResult, Shell, run_succeeded
 from provider.errors import CallError, ConfigError, EngineUnavailable, PolicyRefused
 from provider.model import Begun, Chunk, Ending, State
@@ -23,9 +21,7 @@ WAITS = (Begun(PID), Chunk("stdout", b"partial"))
 Made = Callable[..., Provider]
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
-    monkeypatch.setattr(run_module, "load_assets", lambda: assets)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.fixture
