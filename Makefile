@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images init seccomp bench clean venv
+.PHONY: help sandbox test check images speech init seccomp docs bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -17,9 +17,10 @@ sandbox: images ## a shell in a sandbox on the current folder; without a termina
 	elif [ -t 0 ] && [ -t 1 ]; then .venv/bin/sandbox shell -w "$${WORKSPACE:-.}"; \
 	else .venv/bin/python setup/demo.py; fi
 
-test: check images ## everything: check, unit tests, tests against a real engine
+test: check images speech ## everything: check, unit tests, tests against a real engine
 	@command -v tmux >/dev/null || setup/apt tmux
-	@PROVIDER_DOCKER=must .venv/bin/pytest
+	@PYTHONHASHSEED=0 .venv/bin/pytest -m 'not docker' -n logical
+	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker
 
 check: venv ## format, lint, types
 	@.venv/bin/ruff format --check
@@ -29,11 +30,18 @@ check: venv ## format, lint, types
 images: venv init ## the images, after finding or starting a Docker engine
 	@.venv/bin/python images/build.py
 
-init: venv ## pid 1 of every sandbox
+speech: venv init ## the image for transcription, which mk8.shell's tool calls can use
+	@.venv/bin/python images/build.py speech
+
+init: venv ## pid 1 of every sandbox, and the programs inside, compiled ahead
 	@images/init/build
+	@.venv/bin/python -m compileall -q provider/inside
 
 seccomp: venv ## the seccomp profiles, from their commented source
 	@.venv/bin/python seccomp/generate.py
+
+docs: venv ## docs/mk8.md, from the verbs and their tests
+	@.venv/bin/python setup/mk8_docs.py
 
 bench: images ## the figures of the README, measured here; QUICK=1 for a short try, STRICT=1, ONLY=latency
 	@bench/venv

@@ -21,12 +21,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import curves, hashing, kill, latency, memory, plot, policy, stream, sustained
+from bench import curves, hashing, kill, latency, memory, mk8, patch, plot, policy, stream, sustained
 from bench.measure import Bench, Check, Report, Row, machine, percentiles
 
 GROUPS = {
     "latency": latency.measure,
     "policy": policy.measure,
+    "patch": patch.measure,
+    "mk8": mk8.measure,
     "sustained": sustained.measure,
     "stream": stream.measure,
     "kill": kill.measure,

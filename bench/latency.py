@@ -22,7 +22,7 @@ async def measure(bench: Bench) -> None:
 
 
 async def cold(bench: Bench) -> None:
-    fresh = ("run", "run_bare", "sdk", "testcontainers", "llm_fresh", "epicbox")
+    fresh = ("run", "run_bare", "sdk", "sdk_offline", "testcontainers", "llm_fresh", "epicbox")
     async with a_provider(bench, spares=0) as provider, peers(bench, *fresh) as others:
 
         async def answered() -> float:

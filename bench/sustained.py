@@ -9,6 +9,7 @@ that time exactly as many containers were made and removed as requests were answ
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import subprocess
 import threading
@@ -23,8 +24,8 @@ from provider.engine.owner import OWNER_LABEL, this_owner
 
 
 async def measure(bench: Bench) -> None:
-    async with a_provider(bench) as provider, peers(bench, "sdk") as others:
-        sdk = others["sdk"]
+    async with a_provider(bench) as provider, peers(bench, "sdk", "sdk_offline") as others:
+        sdk, offline = others["sdk"], others["sdk_offline"]
         for callers in (1, 4, 16):
             total = max(bench.times(20, 8), callers)
 
@@ -32,14 +33,18 @@ async def measure(bench: Bench) -> None:
                 seconds, _ = await served(provider, callers, total)
                 return total / seconds
 
-            async def theirs(callers: int = callers, total: int = total) -> float:
-                seconds, _ = await sdk.many(callers, total)
+            async def theirs(peer: Peer, callers: int = callers, total: int = total) -> float:
+                seconds, _ = await peer.many(callers, total)
                 return total / seconds
 
-            samples = await in_turns(bench.times(4, 1), {"ours": ours, "theirs": theirs}, unpaid=0)
-            mine, peer = samples["ours"], samples["theirs"]
-            bench.report.row(f"fresh containers, callers: {callers}", sdk.title, "/s", mine, peer, sdk.reason)
-            if callers == 4:
+            contenders: dict[str, Contender] = {"ours": ours}
+            contenders |= {peer.title: functools.partial(theirs, peer) for peer in (sdk, offline) if not peer.reason}
+            samples = await in_turns(bench.times(4, 1), contenders, unpaid=0)
+            mine, peer = samples["ours"], samples.get(sdk.title, [])
+            for other in (sdk, offline):
+                times = samples.get(other.title, [])
+                bench.report.row(f"fresh containers, callers: {callers}", other.title, "/s", mine, times, other.reason)
+            if callers == 4 and peer:
                 ratio = median(mine) / median(peer)
                 bench.report.check(
                     "fresh containers a second at 4 callers at least 1.6 x docker SDK",

@@ -1,5 +1,5 @@
 """
-Builds the images sandbox-provider/default and sandbox-provider/minimal, unless the engine has them.
+Builds the images sandbox-provider/minimal and default, or those that are named, unless the engine has them.
 
 Each image carries a label with the sha256 of all it is described by, so that a second run costs one look an image.
 Where there is apt the images are made from Debian packages and need no container registry; elsewhere from the
@@ -31,6 +31,8 @@ from provider.errors import ConfigError
 from setup.engine import APT, SetupError, ensure, locked, say
 
 HERE = Path(__file__).resolve().parent
+FINISH = HERE / "default/finish"
+"""The last touch to a Debian root."""
 LABEL = "sandbox-provider.inputs"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 SUITE = "bookworm"
@@ -50,7 +52,7 @@ class NoPackages(Exception):
 def main(names: list[str]) -> int:
     try:
         client = ensure()
-        for name in names or BUILDS:
+        for name in names or DAILY:
             update(client, name)
     except (SetupError, ConfigError, docker.errors.APIError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -66,7 +68,7 @@ def update(client: docker.DockerClient, name: str) -> None:
         old = find(client, name)
         if is_fresh(old, inputs):
             return  # another make built it meanwhile
-        say(f"building the image sandbox-provider/{name}{' (about 1 minute)' if name == 'default' else ''}")
+        say(f"building the image sandbox-provider/{name}{'' if name == 'minimal' else ' (about 1 minute)'}")
         began = time.monotonic()
         try:
             check_packages(client)
@@ -83,7 +85,7 @@ def update(client: docker.DockerClient, name: str) -> None:
 def digest(name: str) -> str:
     """Sum up what decides the image's content."""
     total = hashlib.sha256()
-    for path in [Path(__file__), *sorted((HERE / name).iterdir())]:
+    for path in [Path(__file__), FINISH, *sorted((HERE / name).iterdir())]:
         if path.suffix != ".md":
             total.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return total.hexdigest()
@@ -112,7 +114,7 @@ def check_packages(client: docker.DockerClient) -> None:
 
 def import_tar(client: docker.DockerClient, name: str, tar: Iterable[bytes], inputs: str) -> None:
     """Stream a root file system into the engine. A builder that fails midway raises, which breaks off the request."""
-    shell = "bash" if name == "default" else "sh"
+    shell = "sh" if name == "minimal" else "bash"
     reply = client.api.import_image_from_stream(
         tar,
         repository=f"sandbox-provider/{name}",
@@ -143,7 +145,7 @@ def discard(client: docker.DockerClient, image: Image) -> None:
 # Each yields the tar of a root file system.
 
 
-def default() -> Iterator[bytes]:
+def debian(name: str) -> Iterator[bytes]:
     if not shutil.which("mmdebstrap"):
         say("installing mmdebstrap")
         apt_install("mmdebstrap", "uidmap", "debian-archive-keyring")
@@ -155,11 +157,11 @@ def default() -> Iterator[bytes]:
         command = [
             "mmdebstrap",
             "--variant=apt",
-            f"--include={','.join((HERE / 'default/packages').read_text().split())}",
+            f"--include={','.join((HERE / name / 'packages').read_text().split())}",
             f"--aptopt={options}",
             *(f"--dpkgopt=path-exclude=/usr/share/{path}" for path in unneeded),
             "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-            f"--customize-hook={(HERE / 'default/finish').read_text()}",
+            f"--customize-hook={FINISH.read_text()}",
             # The address of this machine's mirror or proxy may hold a password, and any command could read it.
             '--customize-hook=rm "$1/etc/apt/apt.conf.d/99mmdebstrap"',
             f"""--customize-hook=printf '%s\\n' '{"' '".join(SOURCES)}' >"$1/etc/apt/sources.list" """,
@@ -261,7 +263,13 @@ def apt_install(*packages: str) -> None:
         raise NoPackages(message)
 
 
-BUILDS: dict[str, Callable[[], Iterable[bytes]]] = {"minimal": minimal, "default": default}
+BUILDS: dict[str, Callable[[], Iterable[bytes]]] = {
+    "minimal": minimal,
+    "default": partial(debian, "default"),
+    "speech": partial(debian, "speech"),
+}
+DAILY = ("minimal", "default")
+"""Those that are built unless others are named."""
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -27,6 +27,8 @@ class Answer(enum.StrEnum):
 
     ONCE = "once"
     SESSION = "session"
+    ALWAYS = "always"
+    """For the session, and the contract is to write it into the operator's rules."""
     DENY = "deny"
     ABORT = "abort"
     """No, and stop what led to this."""
@@ -42,6 +44,8 @@ class Question:
     verdict: Verdict
     remember: tuple[str, ...] = ()
     """What a yes for the session would cover; where it is empty, that answer counts once."""
+    forever: str = ""
+    """What a yes for ever would add to the operator's rules; where it is empty, that answer counts for the session."""
 
     @property
     def text(self) -> str:
@@ -108,15 +112,28 @@ class Grants:
         self._until.pop(session, None)
 
 
+async def unheard(question: Question) -> None:  # noqa: ARG001 - nobody listens
+    return
+
+
 def check_verdict(verdict: Verdict) -> None:
     """Raises PolicyRefused where the verdict is no: nothing else need be looked at, and nobody is asked."""
     if verdict.decision is Decision.REFUSE:
         raise PolicyRefused("; ".join(verdict.reasons))
 
 
-async def decide(approver: Approver, question: Question, grants: Grants, *, seconds: float) -> Approval:
+async def decide(
+    approver: Approver,
+    question: Question,
+    grants: Grants,
+    *,
+    seconds: float,
+    asking: Callable[[Question], Awaitable[None]] = unheard,
+) -> Approval:
     """
     Ask where the verdict says so, and nowhere else. The approval may be a no; `check` tells.
+
+    `asking` is told before somebody is asked.
 
     Raises:
         PolicyRefused: the verdict is no; nobody is asked.
@@ -129,13 +146,17 @@ async def decide(approver: Approver, question: Question, grants: Grants, *, seco
         return Approval(by="session", answer=Answer.SESSION, plan_digest=plan.digest, remembered=question.remember)
     approver = _instead.get() or approver
     by = getattr(approver, "__name__", type(approver).__name__)
+    await asking(question)
     try:
         answer = Answer(await asyncio.wait_for(approver(question), seconds))
     except TimeoutError:
         return Approval(by=NOBODY_IN_TIME, answer=Answer.DENY, plan_digest=plan.digest)
-    if answer is Answer.SESSION:
+    if answer is Answer.ALWAYS and not question.forever:
+        answer = Answer.SESSION
+    lasts = answer in {Answer.SESSION, Answer.ALWAYS}
+    if lasts:
         grants.add(question)
-    remembered = question.remember if answer is Answer.SESSION else ()
+    remembered = question.remember if lasts else ()
     return Approval(by=by, answer=answer, plan_digest=plan.digest, remembered=remembered)
 
 

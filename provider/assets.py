@@ -1,6 +1,6 @@
 """
-The files a sandbox is made of: the program that is its pid 1, and the seccomp profiles. Read once, known by
-digest.
+The files a sandbox is made of: the program that is its pid 1, the programs of tool contracts that run in it, and the
+seccomp profiles. Read once, known by digest.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from provider.errors import ConfigError
 from provider.model import Tier
 
 _DATA = Path(__file__).parent / "data"
+_INSIDE = Path(__file__).parent / "inside"
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -30,6 +31,8 @@ class Profile:
 class Assets:
     init_path: Path
     init_sha256: str
+    inside_path: Path
+    inside_sha256: str
     profiles: Mapping[Tier, Profile]
 
 
@@ -50,7 +53,21 @@ def load_assets(data: Path = _DATA) -> Assets:
     except (OSError, ValueError) as error:
         message = f"the installation is incomplete: {error}; in a checkout, run `make init seccomp`"
         raise ConfigError(message) from error
-    return Assets(init_path=init, init_sha256=hashlib.sha256(program).hexdigest(), profiles=profiles)
+    return Assets(
+        init_path=init,
+        init_sha256=hashlib.sha256(program).hexdigest(),
+        inside_path=_INSIDE,
+        inside_sha256=_tree_sha256(_INSIDE),
+        profiles=profiles,
+    )
+
+
+def _tree_sha256(folder: Path) -> str:
+    """Over all but what Python compiled the sources to, which it checks against them itself."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    files = {path.relative_to(folder): path.read_bytes() for path in found}
+    named = (f"{name.as_posix()} {hashlib.sha256(text).hexdigest()}\n" for name, text in files.items())
+    return hashlib.sha256("".join(named).encode()).hexdigest()
 
 
 def _profile(text: str) -> Profile:

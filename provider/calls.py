@@ -9,7 +9,7 @@ from typing import Any
 
 from provider.approval import Approver, asked_instead
 from provider.dialects import home, open_dialect
-from provider.dialects.contract import Context, Dialect, Host, Reply
+from provider.dialects.contract import Closing, Context, Dialect, Host, Reply
 
 Tables = Mapping[str, Mapping[str, Any]]
 OnEvent = Callable[[Mapping[str, Any]], Any]
@@ -29,6 +29,12 @@ class Calls:
         if where not in self._opened:
             self._opened[where] = open_dialect(tool, self._host, self._tables)
         return self._opened[where]
+
+    async def close(self) -> None:
+        """Have those that keep something open let go of it."""
+        for dialect in self._opened.values():
+            if isinstance(dialect, Closing):
+                await dialect.close()
 
     async def call(self, tool: str, payload: object, context: Context, approver: Approver | None) -> Reply:
         dialect = self.dialect(tool)

@@ -58,6 +58,7 @@ def run(
     runtime: Annotated[str | None, typer.Option(help="A runtime of the engine, such as runsc.")] = None,
     seccomp: Annotated[str | None, typer.Option(help="default, unix or debug.")] = None,
     user: Annotated[str | None, typer.Option(help="uid:gid; the workspace's owner unless given.")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Mount the workspace for reading only.")] = False,
     as_json: Json = False,
     receipt: Annotated[Path | None, typer.Option(help="Write the receipt of the run to this file.")] = None,
     interactive: Annotated[bool, typer.Option("-i", help="Pass stdin on.")] = False,
@@ -79,6 +80,7 @@ def run(
             "runtime": runtime,
             "seccomp": seccomp,
             "user": user,
+            "read_only": read_only,
         }
         limits = {"memory": memory, "cpus": cpus, "pids": pids}
         job = RunJob(
@@ -160,6 +162,17 @@ def tools(
         if style == "openai":
             listed = [{"type": "function", "function": tool} for tool in listed]
         typer.echo(json.dumps({"tools": listed} if style == "mcp" else listed, indent=2))
+
+
+_REST = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@app.command(context_settings=_REST, add_help_option=False)
+def mk8(context: typer.Context) -> None:
+    """Sandboxes and jobs of mk8.shell: register, list, get, update, resign, env, unregister, jobs, approve, cancel."""
+    from provider import mk8_cli
+
+    mk8_cli.app(context.args, prog_name="sandbox mk8")
 
 
 @app.command()

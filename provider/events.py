@@ -30,4 +30,14 @@ class StepFinished:
     error: str | None
 
 
-Event = StateChanged | OutputArrived | StepFinished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    """An approver is about to be asked; a yes that the session has given before asks nobody."""
+
+    run_id: str
+    session: str
+    plan_digest: str
+    reasons: tuple[str, ...]
+
+
+Event = StateChanged | OutputArrived | StepFinished | ApprovalRequested

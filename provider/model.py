@@ -74,10 +74,15 @@ class Request:
     reuse: Reuse = "never"
     """Whether the container may serve this session's next command, scrubbed in between."""
 
+    watch_writes: bool = False
+    """Whether pid 1 counts what the command tried to write where it may only read."""
+
     judged: Verdict | None = None
     """What the rules of the caller's tool contract say; the policy can only be stricter."""
     remember: tuple[str, ...] = ()
     """What a yes for the session would cover, by that contract."""
+    forever: str = ""
+    """What a yes for ever would add to the operator's rules, by that contract; empty where there is no such yes."""
     script: str = ""
     """The shell text that argv comes down to, where a wrapper of the contract's would hide it from the rules."""
 
@@ -89,6 +94,8 @@ class Request:
     user: str
     """`uid:gid`, both as numbers."""
     limits: Limits = field(default_factory=Limits)
+    read_only: bool = False
+    """Whether the workspace can only be read."""
 
 
 class Decision(enum.IntEnum):
@@ -139,8 +146,12 @@ class BoxPlan:
     seccomp_sha256: str
     init_path: Path
     init_sha256: str
+    inside_path: Path
+    """Our own programs for the inside, read-only there."""
+    inside_sha256: str
     runtime: str
     limits: Limits
+    read_only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +170,8 @@ class ExecPlan:
     lease: float | None = None
     """Seconds that processes left behind are kept; None ends them with the command."""
     reuse: Reuse = "never"
+    watch_writes: bool = False
+    """Whether attempts to write where there is only reading are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +188,7 @@ class Approval:
 
     by: str
     answer: str
-    """`once`, `session`, `deny` or `abort`."""
+    """`once`, `session`, `always`, `deny` or `abort`."""
     plan_digest: str
     remembered: tuple[str, ...] = ()
     """What a yes for the session covers."""
@@ -231,6 +244,18 @@ class Ending:
     """Processes that were still alive when the command ended; they were ended too, unless there is a lease."""
     oom_kills: int = 0
     usage: Usage | None = None
+    denied_writes: int | None = None
+    """
+    Calls that meant to write where there is only reading; None where nobody watched, or could not see. At least so
+    many: what pid 1 could not see is not in it.
+    """
+    denied_network: int | None = None
+    """Connections and datagrams that found no route: without a network, every one that left loopback."""
+    refused_datagrams: int | None = None
+    """
+    UDP datagrams to a port of the sandbox's own that nobody listens on. Without a network the look-up of a name is two
+    to four of them, for the resolver then asks 127.0.0.1; but nobody can tell them from others.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ from provider.workspace import find_socket, working_directory
 
 WORKSPACE = "/workspace"
 INIT = "/.sandbox-init"
+INSIDE = "/.sandbox-inside"
+"""Where `provider/inside` is, for the programs of tool contracts that run in a sandbox."""
 HOME = "/home/sandbox"
 LABEL = "sandbox-provider"
 
@@ -85,8 +87,11 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
         seccomp_sha256=assets.profiles[request.seccomp].sha256,
         init_path=assets.init_path,
         init_sha256=assets.init_sha256,
+        inside_path=assets.inside_path,
+        inside_sha256=assets.inside_sha256,
         runtime=request.runtime,
         limits=request.limits,
+        read_only=request.read_only,
     )
     execution = ExecPlan(
         argv=request.argv,
@@ -98,6 +103,7 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
         artifacts=request.artifacts,
         lease=_lease(request.lease) if request.background == "keep" else None,
         reuse=request.reuse,
+        watch_writes=request.watch_writes,
     )
     return Plan(box=box, exec=execution, digest=digest({"box": _box_digest(box), "exec": asdict(execution)}))
 
@@ -255,8 +261,11 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
             },
             # Mounts, never Binds: a bind with a missing source creates it, as root.
             "Mounts": [
-                _bind(str(box.workspace.path), WORKSPACE, read_only=False),
+                _bind(str(box.workspace.path), WORKSPACE, read_only=box.read_only),
                 _bind(str(box.init_path), INIT, read_only=True),
+                _bind(str(box.inside_path), INSIDE, read_only=True),
+                # Without a network the engine writes none, and localhost would have no address.
+                *([_bind(str(box.inside_path / "hosts"), "/etc/hosts", read_only=True)] if offline else []),
                 # A VOLUME of the image would be a writable host directory without any limit.
                 *(_tmpfs(path, limits.tmp_bytes) for path in box.image.volumes),
             ],
@@ -302,8 +311,11 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
-    mount = {"Type": "bind", "Source": source, "Target": target, "BindOptions": {"Propagation": "rprivate"}}
-    return mount | ({"ReadOnly": True} if read_only else {})  # engines leave a no out when they read it back
+    mount = {"Type": "bind", "Source": source, "Target": target}
+    if not read_only:
+        return mount | {"BindOptions": {"Propagation": "rprivate"}}  # engines leave a no out when they read it back
+    # Not recursive: what is mounted below a read-only bind stays writable.
+    return mount | {"ReadOnly": True, "BindOptions": {"Propagation": "rprivate", "NonRecursive": True}}
 
 
 def _tmpfs(target: str, size: int) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from provider.approval import Answer, Question
+from provider.shown import show
 from provider.worker import Raised, Worker
 
-_ANSWERS = {"y": Answer.ONCE, "s": Answer.SESSION, "n": Answer.DENY, "a": Answer.ABORT}
+_ANSWERS = {"y": Answer.ONCE, "s": Answer.SESSION, "e": Answer.ALWAYS, "n": Answer.DENY, "a": Answer.ABORT}
 _lock = asyncio.Lock()
 
 
@@ -23,8 +24,9 @@ async def ask_terminal(question: Question) -> Answer:
 
 
 def _ask(question: Question) -> Answer:
-    session = "[s] yes, for the session: " + ", ".join(question.remember) if question.remember else ""
-    choices = "  ".join(filter(None, ["[y] yes, once", session, "[n] no", "[a] no, and stop"]))
+    session = "[s] yes, for the session: " + ", ".join(map(show, question.remember)) if question.remember else ""
+    forever = f"[e] yes, for ever: {show(question.forever)}" if question.forever else ""
+    choices = "  ".join(filter(None, ["[y] yes, once", session, forever, "[n] no", "[a] no, and stop"]))
     # Not stdin and stdout: they carry the call and its reply.
     with open("/dev/tty", "r+b", buffering=0) as terminal:  # noqa: PTH123 - unbuffered and both ways
         terminal.write(f"\n{question.text}\n{choices}: ".encode())

@@ -87,7 +87,10 @@ class Provider:
             run.end()
         for run in runs:
             await run.ended.wait()
-        await self._runner.close()
+        try:
+            await self._calls.close()
+        finally:
+            await self._runner.close()
 
     async def prewarm(self, count: int = 1, **box: Any) -> None:
         """
@@ -154,8 +157,9 @@ class Provider:
 
         A text as `argv` is given to the image's `sh -c`. Callbacks may be sync or async; they are awaited one at a
         time, and a slow one slows the command. With `background="keep"` processes that it leaves behind go on for
-        `lease` seconds, see `leases`. `box` takes workspace, image, network, seccomp, runtime, user and limits, each in
-        place of the provider's own, and `reuse="scrub"`, by which the container may serve the session again.
+        `lease` seconds, see `leases`. `box` takes workspace, read_only, image, network, seccomp, runtime, user and
+        limits, each in place of the provider's own, and `reuse="scrub"`, by which the container may serve the session
+        again.
 
         Raises:
             CallError, Refused, SandboxError: there is no outcome; the error's `receipt` says how far it came.
@@ -239,6 +243,11 @@ class Provider:
     def dialect(self, tool: str) -> Dialect:
         """Give the contract of a tool, the same each time, for it may remember things. Raises as `call` does."""
         return self._calls.dialect(tool)
+
+    @property
+    def limits(self) -> Limits:
+        """What a sandbox may use unless a call says otherwise."""
+        return self._defaults.limits
 
     def _workspace(self, wanted: str | Path | None) -> Workspace:
         """The workspace as it is now: it may have been replaced since the last request. Raises CallError."""

@@ -204,10 +204,17 @@ class Runner:
     async def _decide(self, run: Run, plan: Plan, verdict: Verdict) -> Approval | None:
         """Have it approved, or None when the run is to be stopped before anybody has answered."""
         question = Question(
-            run_id=run.id, session=run.session, plan=plan, verdict=verdict, remember=run.request.remember
+            run_id=run.id,
+            session=run.session,
+            plan=plan,
+            verdict=verdict,
+            remember=run.request.remember,
+            forever=run.request.forever,
         )
         seconds = self._settings.approval_seconds
-        deciding = asyncio.ensure_future(decide(self._approver, question, self._grants, seconds=seconds))
+        deciding = asyncio.ensure_future(
+            decide(self._approver, question, self._grants, seconds=seconds, asking=run.asking)
+        )
         try:
             return deciding.result() if await _is_first(deciding, run.stop) else None
         finally:

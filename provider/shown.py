@@ -43,7 +43,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     for at, argument in enumerate(command.argv):
         length = f"  ({len(argument):,} characters)" if len(argument) > _LONG else ""
         yield f"argv[{at}]  {show(argument)}{length}"
-    yield f"in       {show(command.cwd)}, a mount of {show(str(box.workspace.path))}"
+    mount = "a read-only mount" if box.read_only else "a mount"
+    yield f"in       {show(command.cwd)}, {mount} of {show(str(box.workspace.path))}"
     for name, value in command.env:
         yield f"env      {show(name)}={show(value)}"
     yield f"image    {show(box.image.name)} ({box.image.id[:19]})"

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from provider.events import StateChanged, StepFinished
+from provider.approval import Question
+from provider.events import ApprovalRequested, StateChanged, StepFinished
 from provider.listeners import Listeners
 from provider.model import Approval, Plan, Request, Sandbox, State, Stdin, Verdict, Workspace
 from provider.plan import check_signal, check_terminal
@@ -67,6 +68,16 @@ class Run:
         """Note that the command runs. Pid 1 takes anything that comes before that for a broken conversation."""
         self.begun.set()
         await self.reach(State.RUNNING)
+
+    async def asking(self, question: Question) -> None:
+        """Tell that an approver is about to be asked."""
+        about = ApprovalRequested(
+            run_id=self.id,
+            session=self.session,
+            plan_digest=question.plan.digest,
+            reasons=question.verdict.reasons,
+        )
+        await self.listeners.tell(about)
 
     async def reach(self, state: State) -> None:
         self.state = state

@@ -130,7 +130,13 @@ def assets() -> Assets:
     profiles = {
         tier: Profile(text=text, sha256=hashlib.sha256(text.encode()).hexdigest()) for tier, text in texts.items()
     }
-    return Assets(init_path=Path("/opt/sandbox-init"), init_sha256="1" * 64, profiles=profiles)
+    return Assets(
+        init_path=Path("/opt/sandbox-init"),
+        init_sha256="1" * 64,
+        inside_path=Path("/opt/inside"),
+        inside_sha256="3" * 64,
+        profiles=profiles,
+    )
 
 
 @pytest.fixture

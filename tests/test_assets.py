@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from provider import assets as assets_module
 from provider.assets import load_assets
 from provider.errors import ConfigError
 
@@ -26,6 +27,23 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for tier in TIERS:
         (tmp_path / f"seccomp/{tier}.json").write_text(PROFILE)
     return tmp_path
+
+
+def test_what_runs_inside_is_known_by_digest(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A changed, added or renamed file is another digest; what Python compiled is not looked at."""
+    inside = tmp_path / "inside"
+    (inside / "part").mkdir(parents=True)
+    (inside / "part/a.py").write_text("x")
+    monkeypatch.setattr(assets_module, "_INSIDE", inside)
+    first = load_assets(data).inside_sha256
+    (inside / "part/a.cpython-311.pyc").write_text("compiled")
+    assert load_assets(data).inside_sha256 == first
+    digests = {first}
+    for change in (lambda: (inside / "part/a.py").write_text("y"), lambda: (inside / "hosts").write_text("z")):
+        change()
+        digests.add(load_assets(data).inside_sha256)
+    (inside / "hosts").rename(inside / "part/hosts")
+    assert len(digests | {load_assets(data).inside_sha256}) == 4
 
 
 def test_parts_are_known_by_digest(data: Path):

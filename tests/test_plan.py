@@ -120,13 +120,23 @@ def test_home_belongs_to_the_user(body: dict[str, Any]):
 
 
 def test_only_the_workspace_is_mounted_writable(body: dict[str, Any], workspace: Path):
-    """The workspace and pid 1 are the only mounts; a bind never creates its source, nor passes mounts on."""
+    """Beside it: pid 1, our own programs, localhost. A bind never creates its source, nor passes mounts on."""
     private = {"BindOptions": {"Propagation": "rprivate"}}
+    alone = {"ReadOnly": True, "BindOptions": {"Propagation": "rprivate", "NonRecursive": True}}
     assert body["HostConfig"]["Mounts"] == [
         {"Type": "bind", "Source": str(workspace), "Target": "/workspace", **private},
-        {"Type": "bind", "Source": "/opt/sandbox-init", "Target": "/.sandbox-init", "ReadOnly": True, **private},
+        {"Type": "bind", "Source": "/opt/sandbox-init", "Target": "/.sandbox-init", **alone},
+        {"Type": "bind", "Source": "/opt/inside", "Target": "/.sandbox-inside", **alone},
+        {"Type": "bind", "Source": "/opt/inside/hosts", "Target": "/etc/hosts", **alone},
     ]
     assert "Binds" not in body["HostConfig"]
+
+
+def test_a_workspace_can_be_mounted_for_reading_only(planned: Planned):
+    """Without what is mounted below it, which would stay writable."""
+    body = container_request(planned(read_only=True).box, profile=PROFILE, labels={})
+    mount = body["HostConfig"]["Mounts"][0]
+    assert (mount["Target"], mount["ReadOnly"], mount["BindOptions"]["NonRecursive"]) == ("/workspace", True, True)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +158,7 @@ def test_volumes_of_an_image_become_tmpfs(planned: Planned):
     """A VOLUME of the image is not a writable host directory without limit."""
     box = planned(image=Image(name="i", id="sha256:0", volumes=("/data",))).box
     mounts = container_request(box, profile=PROFILE, labels={})["HostConfig"]["Mounts"]
-    assert mounts[2:] == [
+    assert mounts[4:] == [
         {"Type": "tmpfs", "Target": "/data", "TmpfsOptions": {"SizeBytes": 256 * 2**20, "Mode": 0o1777}}
     ]
 
@@ -165,8 +175,10 @@ def test_an_open_network_is_the_only_thing_that_opens(planned: Planned, body: di
     opened = container_request(planned(user="1000:1001", network="open").box, profile=PROFILE, labels={"owner": "us"})
     assert opened["NetworkDisabled"] is False
     changed = {name for name, value in opened["HostConfig"].items() if body["HostConfig"][name] != value}
-    assert changed == {"NetworkMode", "Dns", "DnsSearch"}
+    assert changed == {"NetworkMode", "Dns", "DnsSearch", "Mounts"}
     assert opened["HostConfig"]["NetworkMode"] == "bridge"
+    missing = [mount for mount in body["HostConfig"]["Mounts"] if mount not in opened["HostConfig"]["Mounts"]]
+    assert [mount["Target"] for mount in missing] == ["/etc/hosts"]  # which the engine writes itself there
 
 
 @pytest.mark.parametrize(("runtime", "sent"), [("", None), ("runsc", "runsc")])
@@ -192,6 +204,8 @@ CHANGES: dict[str, Any] = {
     "limits": Limits(pids=3),
     "background": "keep",
     "reuse": "scrub",
+    "read_only": True,
+    "watch_writes": True,
 }
 
 
@@ -201,7 +215,7 @@ def test_digest_changes_with_the_time_of_a_lease(planned: Planned):
     assert len(digests) == 2
 
 
-NOT_PLANNED = {"session", "image", "lease", "judged", "remember", "script"}
+NOT_PLANNED = {"session", "image", "lease", "judged", "remember", "forever", "script"}
 
 
 @pytest.mark.parametrize("field", sorted({field.name for field in fields(Request)} - NOT_PLANNED))
@@ -246,9 +260,11 @@ def test_digest_changes_with_pid_1_profile_and_grace(pinned: Workspace, assets: 
         make_plan(request, pinned, image, assets, grace=0.6).digest,
         make_plan(request, pinned, image, replace(assets, init_sha256="2" * 64), grace=0.5).digest,
         make_plan(request, pinned, image, replace(assets, init_path=Path("/x")), grace=0.5).digest,
+        make_plan(request, pinned, image, replace(assets, inside_sha256="2" * 64), grace=0.5).digest,
+        make_plan(request, pinned, image, replace(assets, inside_path=Path("/x")), grace=0.5).digest,
         make_plan(request, pinned, image, replace(assets, profiles={"default": profile}), grace=0.5).digest,
     }
-    assert len(digests) == 5
+    assert len(digests) == 7
 
 
 def test_digest_is_the_same_for_the_same_wish(planned: Planned):

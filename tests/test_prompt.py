@@ -12,14 +12,14 @@ import pytest
 ASK = """
 import asyncio, sys, types
 from provider.prompt import ask_terminal
-question = types.SimpleNamespace(text="argv[0]  rm", remember=("rm",))
+question = types.SimpleNamespace(text="argv[0]  rm", remember=("rm",), forever="rm x")
 print("said", asyncio.run(ask_terminal(question)).value, file=sys.stderr)
 """
 
 
 @pytest.mark.parametrize(
     ("typed", "answer"),
-    [("y", "once"), ("s", "session"), ("n", "deny"), ("a", "abort"), ("", "deny"), ("what?", "deny")],
+    [("y", "once"), ("s", "session"), ("e", "always"), ("n", "deny"), ("a", "abort"), ("", "deny"), ("what?", "deny")],
 )
 def test_one_letter_is_the_answer(typed: str, answer: str):
     """The question is shown on the terminal, not on stdout, and the letter typed there decides."""
@@ -38,6 +38,7 @@ def test_one_letter_is_the_answer(typed: str, answer: str):
         os.waitpid(process, 0)
     assert b"argv[0]  rm" in said
     assert b"for the session: rm" in said
+    assert b"for ever: rm x" in said
     assert f"said {answer}".encode() in said
 
 

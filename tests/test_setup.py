@@ -23,7 +23,7 @@ def daemon(tmp_path):
     )
 
 
-@pytest.mark.parametrize("text", ["", "no number", "-1", "4194301", str(os.getpid())])
+@pytest.mark.parametrize("text", ["", "no number", "-1", "4194301", pytest.param(str(os.getpid()), id="ours")])
 def test_a_pid_file_that_names_no_dockerd_is_removed(daemon, text):
     """Empty, garbled, of a dead process, or of a living one that is another program."""
     for file in (daemon.pid_file, daemon.containerd_pid_file):

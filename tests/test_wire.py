@@ -141,6 +141,11 @@ ENDINGS: list[tuple[bytes, dict[str, Any]]] = [
     (said(reason="canceled", exit="3"), {"reason": "canceled", "exit_code": 3}),
     (said("exit", signal="15", reason="output_limit"), {"reason": "output_limit", "signal": 15}),
     (said("exit", signal="9", oom="2"), {"reason": "exited", "signal": 9, "oom_kills": 2}),
+    (said(denied_writes="3"), {"reason": "exited", "exit_code": 0, "denied_writes": 3}),
+    (
+        said(denied_network="0", refused_datagrams="4", denied_writes="0"),
+        {"reason": "exited", "exit_code": 0, "denied_writes": 0, "denied_network": 0, "refused_datagrams": 4},
+    ),
     (said(background="8,9"), {"reason": "exited", "exit_code": 0, "background_pids": (8, 9)}),
 ]
 
@@ -149,6 +154,13 @@ ENDINGS: list[tuple[bytes, dict[str, Any]]] = [
 def test_an_ending_is_read_as_it_was_told(payload: bytes, parts: dict[str, Any]):
     """Exit code or signal, reason, pids left behind and usage are taken over one by one."""
     assert wire.message(ord("Z"), payload) == Ending(pid=7, usage=USED, **parts)
+
+
+def test_what_pid_1_did_not_count_is_not_none():
+    """A pid 1 that says nothing of denials, or could not see them, leaves them unknown."""
+    ending = wire.message(ord("Z"), said())
+    assert isinstance(ending, Ending)
+    assert (ending.denied_writes, ending.denied_network, ending.refused_datagrams) == (None, None, None)
 
 
 def test_a_memory_peak_is_read_where_the_kernel_tells():
@@ -188,6 +200,7 @@ BROKEN = {
     "number too long": said(user_us="9" * 5000),
     "not a number": said(exit="x"),
     "no number": said(exit=""),
+    "not a count": said(denied_writes="some"),
     "not a pid": said(background="8,x"),
     "no usage": said("user_us"),
     "no separator": said() + b"garbage\n",
@@ -203,7 +216,10 @@ def test_an_ending_that_is_none_is_an_error(payload: bytes):
 
 
 lines = st.lists(
-    st.tuples(st.sampled_from([*TOLD, "errno", "stage", "signal", "peak"]), st.text(st.characters(codec="ascii")))
+    st.tuples(
+        st.sampled_from([*TOLD, "errno", "stage", "signal", "peak", "denied_writes"]),
+        st.text(st.characters(codec="ascii")),
+    )
 )
 
 
@@ -319,6 +335,7 @@ plans = st.builds(
     artifacts=st.just(()),
     lease=st.none() | st.floats(0.001, 86_400),
     reuse=st.sampled_from(["never", "scrub"]),
+    watch_writes=st.booleans(),
 )
 
 
@@ -337,6 +354,7 @@ def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, cr
         "p": [] if plan.tty is None else [struct.pack(">HH", *plan.tty)],
         "k": [] if plan.lease is None else [round(plan.lease * 1000).to_bytes(8, "big")],
         "r": [b""] if plan.reuse == "scrub" else [],
+        "w": [b""] if plan.watch_writes else [],
     }
     found = decoded(wire.command(plan, stdin=stdin, credit=credit))
     assert found == {tag: values for tag, values in expected.items() if values}

@@ -6,6 +6,7 @@
  *   command.c       the command: read, started, forgotten
  *   streams.c       its stdin and its output
  *   processes.c     who lives: reaped, listed, signalled, told at the end
+ *   denials.c       what the sandbox refused to it, counted
  *   places.c        directories that a command may write to, as they were at the start
  *   scrub.c         everything else that a command can leave behind
  */
@@ -49,6 +50,12 @@ struct stream {
     size_t owed; /* while SETTLING: bytes that were there when the command's time was over */
 };
 
+/* What the kernel has counted in this network namespace. */
+struct network {
+    uint64_t no_route, no_port;
+    bool is_known;
+};
+
 /* All that belongs to one command, in one piece, so that nothing of it is left when it is forgotten. */
 struct run {
     /* As it was sent. */
@@ -58,7 +65,7 @@ struct run {
     const char *cwd;
     uint64_t timeout_ms, lease_ms;
     uint32_t grace_ms, linger_ms, credit;
-    bool wants_stdin, wants_pty, wants_lease, wants_reuse;
+    bool wants_stdin, wants_pty, wants_lease, wants_reuse, wants_watch;
     struct winsize window;
 
     /* As it runs. */
@@ -67,6 +74,7 @@ struct run {
     int command_status, spawn_errno;
     char spawn_stage;  /* 'p', 'f', 'd' or 'x' when it could not be started */
     int stdin_fd, spawn_fd;
+    int listener_fd;   /* who is watched and means to write waits here for an answer */
     struct stream output, errors;
     const char *reason;
     bool everyone_is_gone; /* no child is left to wait for */
@@ -76,9 +84,13 @@ struct run {
     uint64_t deadline, kill_at, linger_until;
     uint64_t output_at;    /* when output last went out */
 
-    /* What it used, and whom it left. */
+    /* What it used, what it was refused, and whom it left. */
     uint64_t user_us, system_us;
     long max_rss_kb, oom_before;
+    struct network network_before;
+    uint64_t denied_writes;
+    bool is_watched;
+    bool is_blind; /* at least once we could not see what somebody meant to write */
     bool listed;
     pid_t background[PIDS_LISTED];
     size_t backgrounds;
@@ -139,6 +151,13 @@ void list_background(void);
 size_t count_processes(void);
 void put_processes(void);
 void put_ending(unsigned char type);
+
+/* denials.c */
+void count_network(struct network *counted);
+bool watch_writes(int report);
+ssize_t receive_report(unsigned char *report, size_t size);
+void answer_writers(short events);
+void say_denials(void);
 
 /* places.c and scrub.c */
 struct scrubbing {

@@ -170,5 +170,6 @@ void put_ending(unsigned char type)
     if (served == 0 && (fact("/sys/fs/cgroup/memory.peak", "", value, sizeof value) ||
                         fact("/sys/fs/cgroup/memory/memory.max_usage_in_bytes", "", value, sizeof value)))
         say("peak=%s\n", value);
+    say_denials();
     put_text(type);
 }

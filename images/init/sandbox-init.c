@@ -213,7 +213,7 @@ int main(void)
     hello();
 
     for (bool stderr_first = false;; stderr_first = !stderr_first) {
-        struct pollfd set[7];
+        struct pollfd set[8];
         struct signalfd_siginfo ignored;
 
         if (run.stdin_used && out_len == 0) {
@@ -246,6 +246,7 @@ int main(void)
         watch(&set[4], run.stdin_fd, run.ring_len > 0, POLLOUT);
         watch(&set[5], run.output.fd, may_read && !run.deserted, POLLIN);
         watch(&set[6], run.errors.fd, may_read, POLLIN);
+        watch(&set[7], run.listener_fd, run.listener_fd >= 0, POLLIN);
         if (poll(set, sizeof set / sizeof *set, timeout) < 0 && errno != EINTR)
             give_up("poll");
 
@@ -261,6 +262,8 @@ int main(void)
         }
         if (set[4].revents)
             feed_stdin();
+        if (set[7].revents)
+            answer_writers(set[7].revents);
         bool read_all = draining && !gather;
         if (stderr_first && (set[6].revents || read_all))
             read_output(&run.errors, 'E');

@@ -14,15 +14,28 @@ from typing import Any
 from provider.dialects.contract import Dialect, Host, Tool
 from provider.errors import CallError, ConfigError
 
+_MK8 = (
+    *("tool_calls", "execute_mk8_shell", "execute_dangerous_shell"),
+    *("transcribe_from_audio_device", "transcribe_from_audio_stream", "transcribe_from_audio_file"),
+    *("create_sub_agent", "create_container", "register_info_store", "edit_any_task", "access_local_info_store"),
+    *("access_external_info_store", "access_website", "query_search_engine", "access_container", "manage_agent"),
+    *("edit_task", "access_skill"),
+)
 DIALECTS = {
     "shell_cmd": "provider.dialects.shell_cmd",
     "run_shell_command": "provider.dialects.run_shell_command",
     "list_background_processes": "provider.dialects.run_shell_command",
     "stop_background_process": "provider.dialects.run_shell_command",
     "workspace_run": "provider.dialects.helix",
+    "shell": "provider.dialects.codex",
+    "container.exec": "provider.dialects.codex",
+    "local_shell": "provider.dialects.codex",
+    "shell_command": "provider.dialects.codex",
+    "apply_patch": "provider.dialects.codex",
+    **dict.fromkeys(_MK8, "provider.dialects.mk8"),
 }
 """Tool name to the module that has `TOOLS` and `dialect(host, tables)`."""
-TABLES = frozenset({"shell_cmd", "run_shell_command", "workspace_run"})
+TABLES = frozenset({"shell_cmd", "run_shell_command", "workspace_run", "codex", "mk8"})
 """The `[tools.NAME]` tables that settings may have."""
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from provider.lease import Lease
-from provider.model import Outcome, Verdict
+from provider.model import Limits, Outcome, Verdict
 from provider.spawned import Spawned
 
 Emit = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -23,6 +23,20 @@ Emit = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 async def emit_nothing(event: Mapping[str, Any]) -> None:  # noqa: ARG001 - nobody listens
     return
+
+
+@dataclass(slots=True)
+class Teller:
+    """Sends events. What a listener raises is kept, and ends nothing."""
+
+    emit: Emit
+    errors: list[Exception] = field(default_factory=list)
+
+    async def __call__(self, event: Mapping[str, Any]) -> None:
+        try:
+            await self.emit(event)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the listener's
+            self.errors.append(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +96,10 @@ class Reply:
 class Host(Protocol):
     """The provider, as far as contracts use it."""
 
+    @property
+    def limits(self) -> Limits:
+        """What a sandbox may use unless a call says otherwise."""
+
     async def run(self, argv: Sequence[str] | str, **options: Any) -> Outcome: ...
 
     async def spawn(self, argv: Sequence[str] | str, **options: Any) -> Spawned: ...
@@ -106,3 +124,10 @@ class Dialect(Protocol):
 
     def check(self, tool: str, payload: object, context: Context) -> Verdict:
         """What would be said to this call. No container, no approver."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A contract that keeps something open for as long as its provider is."""
+
+    async def close(self) -> None: ...

@@ -55,6 +55,8 @@ def command(plan: ExecPlan, *, stdin: bool, credit: int) -> bytes:
         records.append(_record(b"k", struct.pack(">Q", max(1, round(plan.lease * 1000)))))
     if plan.reuse == "scrub":
         records.append(_record(b"r", b""))
+    if plan.watch_writes:
+        records.append(_record(b"w", b""))
     spec = b"".join(records)
     pieces = [frame(b"S", spec[at : at + MAX_PAYLOAD]) for at in range(0, len(spec), MAX_PAYLOAD)]
     return b"".join(pieces) + frame(b"X")
@@ -195,6 +197,9 @@ def _ending(payload: bytes) -> Ending:
             pid=None if error else number["pid"] or None,
             background_pids=tuple(int(pid) for pid in said["background"].split(",") if pid),
             oom_kills=number["oom"],
+            denied_writes=number.get("denied_writes"),
+            denied_network=number.get("denied_network"),
+            refused_datagrams=number.get("refused_datagrams"),
             usage=Usage(
                 cpu_user_seconds=number["user_us"] / 1e6,
                 cpu_system_seconds=number["system_us"] / 1e6,

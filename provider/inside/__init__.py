@@ -1,1 +1,1 @@
-"""Programs that run inside a sandbox, each one file that needs nothing but Python."""
+"""Programs that run inside a sandbox, each a package that needs nothing but Python."""

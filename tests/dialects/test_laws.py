@@ -40,6 +40,7 @@ class Tool:
     takes_unknown_fields: bool = False
 
 
+SYSTEM_USER = "6d6b3800-0000-4000-8000-00000000000a"
 TOOLS = [
     Tool(
         name="shell_cmd",
@@ -62,8 +63,29 @@ TOOLS = [
         refused={"command": "echo hi; id"},
         words=("workspace_tool_result", "allowedCommands", "stdoutOmittedBytes"),
     ),
+    Tool(
+        name="shell_command",
+        call={"command": "echo hi > x"},
+        refused={"command": "echo hi", "workdir": "/etc"},
+        words=("Wall time: ", "Total output lines", "exec command rejected by user"),
+        asks={"codex": {"approval_policy": "untrusted"}},
+        takes_unknown_fields=True,
+    ),
+    Tool(
+        name="execute_dangerous_shell",
+        call={"resourceId": SYSTEM_USER, "shellType": "Bash", "command": "echo hi"},
+        refused={"resourceId": SYSTEM_USER, "shellType": "CommandPrompt", "command": "echo hi"},
+        words=("status=Completed", "status=Failed", "(no output)", "SystemUser"),
+        takes_unknown_fields=True,
+    ),
 ]
-TABLES: dict[str, dict[str, Any]] = {"workspace_run": {"allowed_commands": ["echo"]}}
+TABLES: dict[str, dict[str, Any]] = {
+    "workspace_run": {"allowed_commands": ["echo"]},
+    "mk8": {
+        "agent_permissions": {"grants": [{"action": "execute_dangerous_shell", "clearance": 5}]},
+        "system_users": [{"id": SYSTEM_USER, "uid": 1000, "gid": 1000}],
+    },
+}
 each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 
 ENDINGS = {
@@ -89,6 +111,12 @@ FAULTS = [EngineUnavailable("e"), ImageMissing("i"), PlanRejected("p"), SandboxL
 REALLY_WELL = {"exit 0", "left behind", "usage"}
 
 
+def chosen(workspace: Path, tables: Mapping[str, Any] = TABLES, **more: Any) -> Settings:
+    """Settings under which every tool can run its call, and keeps what it has to beside the workspace."""
+    homes = {"mk8": {**tables.get("mk8", {}), "home": workspace.parent / "mk8"}}
+    return Settings(spares=0, tools={**tables, **homes}, **more)
+
+
 async def call(
     tool: Tool,
     payload: object,
@@ -99,8 +127,7 @@ async def call(
     approver: Approver | None = None,
     on_event: Any = None,
 ) -> Reply:
-    chosen = Settings(spares=0, tools=tables)
-    async with Provider(workspace, engine=engine or FakeEngine(), settings=chosen) as provider:
+    async with Provider(workspace, engine=engine or FakeEngine(), settings=chosen(workspace, tables)) as provider:
         return await provider.call(tool.name, payload, session="s", approver=approver, on_event=on_event)
 
 
@@ -144,7 +171,7 @@ async def test_the_same_call_is_the_same_command(tool: Tool, workspace: Path):
         await call(tool, tool.call, workspace, engine)
     first, second = (sandbox.released for sandbox in engine.sandboxes)
     assert first == second
-    async with Provider(workspace, engine=engine, settings=Settings(spares=0, tools=TABLES)) as provider:
+    async with Provider(workspace, engine=engine, settings=chosen(workspace)) as provider:
         assert provider.check(tool.name, tool.call) == provider.check(tool.name, tool.call)
 
 
@@ -177,7 +204,7 @@ async def test_a_refused_call_makes_no_container(tool: Tool, workspace: Path):
     reply = await call(tool, tool.refused, workspace, engine)
     assert not reply.success
     assert engine.sandboxes == []
-    async with Provider(workspace, engine=engine, settings=Settings(spares=0, tools=TABLES)) as provider:
+    async with Provider(workspace, engine=engine, settings=chosen(workspace)) as provider:
         assert provider.check(tool.name, tool.refused).decision.name == "REFUSE"
         assert provider.check(tool.name, tool.refused).reasons
 
@@ -194,7 +221,7 @@ async def test_an_approver_decides(tool: Tool, answer: Answer, workspace: Path):
 
     engine = FakeEngine()
     reply = await call(tool, tool.call, workspace, engine, tables=tool.asks, approver=ann)
-    is_yes = answer in {Answer.ONCE, Answer.SESSION}
+    is_yes = answer in {Answer.ONCE, Answer.SESSION, Answer.ALWAYS}
     assert (reply.success, len(engine.sandboxes), len(seen)) == (is_yes, int(is_yes), 1)
     if is_yes:
         assert engine.sandboxes[0].released == seen[0].plan.exec
@@ -260,8 +287,8 @@ async def test_the_users_rules_hold_under_every_contract(tool: Tool, workspace: 
     """A rule file refuses what a contract would allow; check says which rule, and nothing runs."""
     (tmp_path / "rules.toml").write_text(RULES)
     engine = FakeEngine()
-    chosen = Settings(spares=0, tools=TABLES, rules=tmp_path / "rules.toml")
-    async with Provider(workspace, engine=engine, settings=chosen) as provider:
+    ruled = chosen(workspace, rules=tmp_path / "rules.toml")
+    async with Provider(workspace, engine=engine, settings=ruled) as provider:
         verdict = provider.check(tool.name, tool.call)
         reply = await provider.call(tool.name, tool.call)
     assert verdict.decision.name == "REFUSE"

@@ -68,6 +68,7 @@ MALFORMED = {
     "an unknown record": wire.frame(b"S", b"z\0\0\0\0") + wire.frame(b"X"),
     "a short deadline": wire.frame(b"S", b"t\0\0\0\4\0\0\0\1") + wire.frame(b"X"),
     "a short lease": wire.frame(b"S", b"k\0\0\0\4\0\0\0\1") + wire.frame(b"X"),
+    "a watch with a value": wire.frame(b"S", b"w\0\0\0\1x") + wire.frame(b"X"),
     "a scrub with a value": wire.frame(b"S", b"r\0\0\0\1x") + wire.frame(b"X"),
     "both kept and scrubbed": wire.frame(b"S", b"a\0\0\0\1xr\0\0\0\0k\0\0\0\x08" + bytes(8)) + wire.frame(b"X"),
     "a stdin with a value": wire.frame(b"S", b"i\0\0\0\1x") + wire.frame(b"X"),

@@ -34,6 +34,7 @@ def conversation(chance: random.Random) -> list[tuple[bytes, bytes]]:
         grace=chance.choice([0, 0.001, 0.01]),
         tty=chance.choice([None, None, (24, 80), (0, 0)]),
         artifacts=(),
+        watch_writes=chance.random() < 0.3,
         **chance.choice([{}, {"lease": chance.choice([0.001, 0.02, 30])}, {"reuse": "scrub"}]),
     )
     command = wire.command(plan, stdin=chance.random() < 0.7, credit=chance.choice([0, 1, 100, PLENTY]))
@@ -154,6 +155,7 @@ async def test_no_conversation_breaks_it_between_commands(start, boxed, shared: 
                     timeout=0.02,
                     grace=0.001,
                     tty=chance.choice([None, None, (24, 80)]),
+                    watch_writes=chance.random() < 0.3,
                 )
                 for kind, payload in conversation(chance)[2:]:
                     init.send(kind, payload)

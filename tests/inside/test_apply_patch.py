@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import json
 import os
 import signal
 import stat
@@ -38,14 +37,22 @@ from provider.inside.apply_patch import (
     Root,
     Update,
     apply,
+    command,
     compute,
+    grammar,
+    journal,
     main,
     new_content,
     read_patch,
+    recover,
     resolve,
+    tree,
+    upstream,
 )
 
-PROGRAM = apply_patch.__file__
+INSIDE = Path(apply_patch.__file__).parent.parent
+BOOT = f"import sys; sys.path.insert(0, {str(INSIDE)!r}); from apply_patch import program; sys.exit(program())"
+PROGRAM = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT]
 HEADERS = "Valid hunk headers: '*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"
 SIGNS = "Every line should start with ' ' (context line), '+' (added line), or '-' (removed line)"
 MODES = pytest.mark.parametrize("compat", [False, True], ids=["default", "compat"])
@@ -64,7 +71,7 @@ def rooted(folder: Path, directory: str = "") -> Iterator[Root]:
         os.close(descriptor)
 
 
-def tree(folder: Path) -> dict[str, bytes | str | None]:
+def tree_of(folder: Path) -> dict[str, bytes | str | None]:
     found: dict[str, bytes | str | None] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -159,11 +166,11 @@ def test_parse_errors(text: str, line: int | None, message: str):
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch):
     """What is too much is refused before any work."""
-    monkeypatch.setattr(apply_patch, "MAX_OPERATIONS", 2)
+    monkeypatch.setattr(grammar, "MAX_OPERATIONS", 2)
     assert len(read_patch(patch("*** Delete File: a", "*** Delete File: b"))) == 2
     with pytest.raises(ParseError, match="more than 2 operations"):
         read_patch(patch("*** Delete File: a", "*** Delete File: b", "*** Delete File: c"))
-    monkeypatch.setattr(apply_patch, "MAX_PATCH", 40)
+    monkeypatch.setattr(grammar, "MAX_PATCH", 40)
     with pytest.raises(ParseError, match="longer than 40 characters"):
         read_patch(patch("*** Delete File: abcdefgh"))
 
@@ -335,7 +342,7 @@ def test_links_and_pipes(work: Path, lines: list[str], message: str, compat: boo
     with rooted(work) as root, pytest.raises(ApplyError) as raised:
         apply(patch(*lines), root, compat=compat)
     assert str(raised.value) == message
-    assert tree(work.parent / "outside") == {"secret": b"secret\n"}
+    assert tree_of(work.parent / "outside") == {"secret": b"secret\n"}
     assert (work / "f").read_text() == "a\n"
     assert not [name for name in os.listdir(work) if name.startswith(".")]
 
@@ -366,9 +373,40 @@ def test_a_file_changed_meanwhile_is_not_overwritten(tmp_path: Path):
     with rooted(tmp_path) as root:
         changes = compute(read_patch(patch("*** Add File: g", "+g", "*** Update File: f", "-a", "+b")), root)
         (tmp_path / "f").write_text("other\n")
-        with pytest.raises(ApplyError, match="Failed to write file f"):
-            apply_patch.commit(changes, root)
-    assert tree(tmp_path) == {"f": b"other\n"}
+        with tree.Folders(root) as folders, pytest.raises(ApplyError, match="Failed to write file f"):
+            journal.commit(changes, folders)
+    assert tree_of(tmp_path) == {"f": b"other\n"}
+
+
+@contextlib.contextmanager
+def instead_of_os(fake: Any) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for module in (command, journal, tree, upstream):
+            stack.enter_context(mock.patch.object(module, "os", fake))
+        yield
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+@pytest.mark.parametrize(
+    "lines", [["*** Update File: f", "-a", "+b"], ["*** Delete File: f"]], ids=["update", "delete"]
+)
+def test_a_file_that_is_none_any_more_stays(tmp_path: Path, kind: str, lines: list[str]):
+    """Whatever has taken a file's place since it was read is not replaced, and keeps its name."""
+    (tmp_path / "f").write_text("a\n")
+    with rooted(tmp_path) as root:
+        changes = compute(read_patch(patch("*** Add File: g", "+g", *lines)), root)
+        (tmp_path / "f").unlink()
+        match kind:
+            case "folder":
+                (tmp_path / "f" / "x").mkdir(parents=True)
+            case "pipe":
+                os.mkfifo(tmp_path / "f")
+            case _:
+                (tmp_path / "f").symlink_to("x")
+        before = sorted(tree_of(tmp_path))
+        with tree.Folders(root) as folders, pytest.raises(ApplyError):
+            journal.commit(changes, folders)
+    assert sorted(tree_of(tmp_path)) == before
 
 
 MUTATIONS = ("open", "mkdir", "write", "rename", "link", "unlink", "fchmod", "stat", "fstat", "dup")
@@ -423,15 +461,15 @@ def test_all_or_nothing_wherever_it_fails(error: BaseException):
                 (folder / path).write_bytes(content) if isinstance(content, bytes) else (folder / path).mkdir()
             fake, left = failing_at(number, error)
             told = False
-            with mock.patch.object(apply_patch, "os", fake), contextlib.suppress(PatchError, KeyboardInterrupt):
+            with instead_of_os(fake), contextlib.suppress(PatchError, KeyboardInterrupt):
                 told = bool(apply(EVERYTHING, root))
-            now = {path: content for path, content in tree(folder).items() if ".apply_patch-" not in path}
-            left_over = len(tree(folder)) - len(now)
+            at_once = tree_of(folder)
+            recover(root)
+            now = tree_of(folder)
         outcomes.add(told)
         # An interrupt while the old files are cleared away comes when all is done.
-        assert now == (AFTER if told or now == AFTER else BEFORE)
-        assert told or now == BEFORE or isinstance(error, KeyboardInterrupt)
-        assert left_over == 0 or now == AFTER
+        assert now == (AFTER if told or (now == AFTER and isinstance(error, KeyboardInterrupt)) else BEFORE)
+        assert at_once == now or now == AFTER
     assert outcomes == {True, False}
     assert number > 50
     assert len(os.listdir("/proc/self/fd")) == descriptors
@@ -469,15 +507,15 @@ def test_any_patch_stays_inside(operations: list[list[str]], compat: bool, fails
         (work / "file").symlink_to("../outside/secret")
         (work / "inner").symlink_to("deep")
         (work / "loose").symlink_to("../outside/none")
-        before = tree(work)
+        before = tree_of(work)
         fake, _ = failing_at(fails_at, OSError(errno.EIO, "broken"))
         done = False
         text = patch(*(line for operation in operations for line in operation))
-        with rooted(work) as root, mock.patch.object(apply_patch, "os", fake), contextlib.suppress(PatchError):
+        with rooted(work) as root, instead_of_os(fake), contextlib.suppress(PatchError):
             done = bool(apply(text, root, compat=compat))
         assert {path.name for path in Path(name).iterdir()} == {"outside", "work"}
-        assert tree(outside) == {"secret": b"secret\n"}
-        assert done or compat or tree(work) == before
+        assert tree_of(outside) == {"secret": b"secret\n"}
+        assert done or compat or tree_of(work) == before
 
 
 MARKERS = st.sampled_from(
@@ -497,9 +535,7 @@ def test_any_text_is_read_or_refused(text: str):
 
 
 def run(folder: Path, *arguments: str | bytes, stdin: bytes = b"") -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-I", PROGRAM, *arguments], input=stdin, cwd=folder, env={}, capture_output=True, check=False
-    )
+    done = subprocess.run([*PROGRAM, *arguments], input=stdin, cwd=folder, env={}, capture_output=True, check=False)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -513,7 +549,7 @@ def test_as_a_program(tmp_path: Path):
     ).encode()
     success = "Success. Updated the following files:\nA nested/né.txt\nM modify.txt\nD delete.txt\n"
     assert run(tmp_path, stdin=text) == (0, success, "")
-    assert tree(tmp_path) == {"modify.txt": "é\n".encode(), "nested": None, "nested/né.txt": b"n\n"}
+    assert tree_of(tmp_path) == {"modify.txt": "é\n".encode(), "nested": None, "nested/né.txt": b"n\n"}
     missing = patch("*** Update File: modify.txt", "-missing", "+x")
     said = "Failed to find expected lines in modify.txt:\nmissing\n"
     assert run(tmp_path, missing) == (1, "", said)
@@ -565,20 +601,16 @@ def test_check_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     text = patch("*** Update File: ../f", "*** Move to: g", "-a", "+b", "*** Add File: h", "+h")
     out = io.StringIO()
     assert main(["--check", "--directory=sub", text], io.BytesIO(), out, io.StringIO()) == 0
-    moved, added = json.loads(out.getvalue())
-    path, to = str(tmp_path / "f"), str(tmp_path / "sub" / "g")
-    assert moved == {"type": "update", "path": path, "move_path": to, "before": "a\n", "after": "b\n"}
-    new = str(tmp_path / "sub" / "h")
-    assert added == {"type": "add", "path": new, "move_path": None, "before": None, "after": "h\n"}
-    assert tree(tmp_path) == {"f": b"a\n", "sub": None}
+    assert out.getvalue() == "The patch fits. It would update the following files:\nA h\nM g\n"
+    assert tree_of(tmp_path) == {"f": b"a\n", "sub": None}
     assert main(["--directory=sub", text], io.BytesIO(), out, io.StringIO()) == 0
-    assert tree(tmp_path) == {"sub": None, "sub/g": b"b\n", "sub/h": b"h\n"}
+    assert tree_of(tmp_path) == {"sub": None, "sub/g": b"b\n", "sub/h": b"h\n"}
 
 
 def test_signals_wait(tmp_path: Path):
     """One that comes between two renames is delivered when all are done."""
     seen: list[dict[str, bytes | str | None]] = []
-    held = signal.signal(signal.SIGTERM, lambda *_: seen.append(tree(tmp_path)))
+    held = signal.signal(signal.SIGTERM, lambda *_: seen.append(tree_of(tmp_path)))
     real = os.rename
 
     def rename(*arguments: Any, **options: Any) -> None:
@@ -586,7 +618,7 @@ def test_signals_wait(tmp_path: Path):
         real(*arguments, **options)
 
     try:
-        with rooted(tmp_path) as root, mock.patch.object(apply_patch.os, "rename", rename):
+        with rooted(tmp_path) as root, mock.patch.object(os, "rename", rename):
             apply(patch("*** Add File: a", "+a", "*** Add File: b", "+b"), root)
     finally:
         signal.signal(signal.SIGTERM, held)

@@ -62,6 +62,8 @@ class Ran:
     exit_code: int
     seconds: float
     timed_out: bool = False
+    remark: str = ""
+    """How it ended, where the exit code alone does not say it; a line."""
 
     @property
     def code(self) -> int:
@@ -69,9 +71,9 @@ class Ran:
 
     @property
     def body(self) -> str:
-        """The output, with a time-out said first."""
-        said = f"command timed out after {round(self.seconds * 1000)} milliseconds\n" if self.timed_out else ""
-        return said + self.output
+        """The output, with a time-out or another such ending said first."""
+        late = f"command timed out after {round(self.seconds * 1000)} milliseconds\n" if self.timed_out else ""
+        return late + self.remark + self.output
 
     @property
     def tenths(self) -> float:

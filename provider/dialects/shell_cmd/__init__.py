@@ -20,12 +20,12 @@ from __future__ import annotations
 import codecs
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from provider.dialects.contract import Asked, Context, Emit, Host, Rejected, Reply, Tool
+from provider.dialects.contract import Asked, Context, Host, Rejected, Reply, Teller, Tool
 from provider.dialects.shell_cmd import events, words
 from provider.dialects.shell_cmd.call import NAME, Call, read_call, unreadable
 from provider.dialects.shell_cmd.parse import Case, Permission, judge, parse
@@ -115,7 +115,7 @@ class ShellCmd:
         return self._host.judge(asked.argv, asked.judged)
 
     async def call(self, tool: str, payload: object, context: Context) -> Reply:  # noqa: ARG002
-        tell = _Teller(context.emit)
+        tell = Teller(context.emit)
         try:
             call = read_call(payload)
         except Rejected as refusal:
@@ -148,7 +148,7 @@ class ShellCmd:
         """Forget an execution that is over."""
         return self.registry.delete(execution_id)
 
-    async def _run(self, asked: Asked, context: Context, tell: _Teller) -> Reply:
+    async def _run(self, asked: Asked, context: Context, tell: Teller) -> Reply:
         case: Case = asked.call
         execution_id = uuid.uuid4().hex
         self.registry.enter(
@@ -168,7 +168,7 @@ class ShellCmd:
             raise
         return await self._answer(asked, came, context, tell, execution_id)
 
-    async def _outcome(self, asked: Asked, execution_id: str, context: Context, tell: _Teller) -> Came:
+    async def _outcome(self, asked: Asked, execution_id: str, context: Context, tell: Teller) -> Came:
         case: Case = asked.call
         record = self.registry.get(execution_id)
         if record is None or record.cancel_requested:
@@ -200,7 +200,7 @@ class ShellCmd:
         return outcome
 
     def _hearing(
-        self, name: Stream, case: Case, execution_id: str, context: Context, tell: _Teller
+        self, name: Stream, case: Case, execution_id: str, context: Context, tell: Teller
     ) -> Callable[[str], Awaitable[None]]:
         async def hear(text: str) -> None:
             self.registry.wrote(execution_id, **{name: len(text)})
@@ -209,7 +209,7 @@ class ShellCmd:
         return hear
 
     async def _answer(
-        self, asked: Asked, came: Came, context: Context, tell: _Teller, execution_id: str | None = None
+        self, asked: Asked, came: Came, context: Context, tell: Teller, execution_id: str | None = None
     ) -> Reply:
         case: Case = asked.call
         if isinstance(came, Outcome):
@@ -261,20 +261,6 @@ def _said_of(case: Case, result: Result) -> str | None:
     if result.canceled:
         return "Tool execution canceled by user" if case.is_ai else "Shell command execution canceled by user"
     return result.error
-
-
-@dataclass(slots=True)
-class _Teller:
-    """Sends events. What a listener raises is kept, and ends nothing."""
-
-    emit: Emit
-    errors: list[Exception] = field(default_factory=list)
-
-    async def __call__(self, event: Mapping[str, Any]) -> None:
-        try:
-            await self.emit(event)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the listener's
-            self.errors.append(error)
 
 
 class _Decoded:

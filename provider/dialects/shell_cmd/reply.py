@@ -223,7 +223,7 @@ def _not_approved(case: Case, error: ApprovalRefused) -> str:
         return words.nobody_to_ask(case.reason)
     if approval.get("by") == NOBODY_IN_TIME:
         return words.not_approved(case.reason, "timeout")
-    said_yes = approval.get("answer") in {Answer.ONCE, Answer.SESSION}
+    said_yes = approval.get("answer") in {Answer.ONCE, Answer.SESSION, Answer.ALWAYS}
     return words.not_approved(case.reason, "plan_mismatch" if said_yes else "user_denied")
 
 
