@@ -20,6 +20,7 @@ import errno
 import fnmatch
 import hashlib
 import itertools
+import operator
 import os
 import re
 import stat
@@ -29,7 +30,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from provider.errors import CallError, SandboxLost
 from provider.model import Artifact, ArtifactFault, ArtifactProblem, Workspace
@@ -47,6 +48,7 @@ _BUFFER_BYTES = 256 * 1024  # stays in a core's own cache
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_KIND = 0o170000  # S_IFMT: the bits of a mode that say what it is
 _MAGIC = re.compile(r"[*?\[]")
 
 _KINDS: dict[int, ArtifactFault] = {
@@ -64,7 +66,6 @@ _SWAPPED = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}  # only when it changed bet
 _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="artifacts")
 
 Collected = tuple[tuple[Artifact, ...], tuple[ArtifactProblem, ...]]
-_Found = dict[str, Artifact | ArtifactProblem]
 
 
 async def collect(workspace: Workspace, patterns: Sequence[str], *, max_file_bytes: int) -> Collected:
@@ -131,27 +132,29 @@ def _collect(workspace: Workspace, patterns: tuple[str, ...], max_file_bytes: in
             raise SandboxLost(message)
         tree = _Tree(root=root, device=info.st_dev, max_file_bytes=max_file_bytes, stop=stop)
         paths, problems = _Walk(tree, patterns).find()
-        hashed = _hash_all(tree, sorted(paths - problems.keys()))
+        found = _hash_all(tree, sorted(paths - problems.keys()))
     finally:
         os.close(root)
-    found = sorted([*problems.values(), *hashed.values()], key=lambda item: item.path)
-    artifacts = tuple(item for item in found if isinstance(item, Artifact))
-    return artifacts, tuple(item for item in found if isinstance(item, ArtifactProblem))
+    by_path = operator.attrgetter("path")
+    found.problems += problems.values()
+    return tuple(sorted(found.artifacts, key=by_path)), tuple(sorted(found.problems, key=by_path))
 
 
 def _hash_all(tree: _Tree, paths: list[str]) -> _Found:
-    # A small file is mostly system calls, and threads pass the GIL round at each: two took 0.33 s for 10,000 files of
-    # 4 KiB, one 0.23 s. With files of 256 KiB two are 1.9 times as fast as one.
+    # A small file is mostly system calls, and threads pass the GIL round at each: two took 0.30 s for 10,000 files of
+    # 4 KiB, one 0.17 s. With files of 256 KiB two are 1.9 times as fast as one.
     found = tree.hash_batch(paths, most=_SMALL_BYTES)
-    large = [path for path in paths if path not in found]
-    cores = os.cpu_count() or 1
+    large, cores = found.large, os.cpu_count() or 1
     size = max(1, min(_BATCH, len(large) // cores))
     batches = [large[start : start + size] for start in range(0, len(large), size)]
     if len(batches) <= 1:
-        return found | tree.hash_batch(large)
-    with ThreadPoolExecutor(cores, thread_name_prefix="sha256") as pool:
-        for batch in pool.map(tree.hash_batch, batches):
-            found |= batch
+        others = [tree.hash_batch(large)]
+    else:
+        with ThreadPoolExecutor(cores, thread_name_prefix="sha256") as pool:
+            others = list(pool.map(tree.hash_batch, batches))
+    for other in others:
+        found.artifacts += other.artifacts
+        found.problems += other.problems
     return found
 
 
@@ -162,6 +165,10 @@ class _Fault(Exception):
         super().__init__(detail)
         self.problem = problem
         self.detail = detail
+
+
+def _unstable() -> _Fault:
+    return _Fault(problem="unstable", detail="changed while it was being read")
 
 
 def _problem(path: str, error: _Fault | OSError) -> ArtifactProblem:
@@ -175,6 +182,14 @@ def _problem(path: str, error: _Fault | OSError) -> ArtifactProblem:
 
 def _shown(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(slots=True)
+class _Found:
+    artifacts: list[Artifact] = field(default_factory=list)
+    problems: list[ArtifactProblem] = field(default_factory=list)
+    large: list[str] = field(default_factory=list)
+    """Files that were left for later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,78 +210,94 @@ class _Tree:
         held = os.dup(self.root)
         try:
             for part in parts:
-                self.check(part, os.lstat(part, dir_fd=held), stat.S_IFDIR)
+                self.check_directory(part, os.lstat(part, dir_fd=held))
                 held, above = os.open(part, _DIRECTORY, dir_fd=held), held
                 os.close(above)
-                self.check(part, os.fstat(held), stat.S_IFDIR)
+                self.check_directory(part, os.fstat(held))
             yield held
         finally:
             os.close(held)
 
-    def check(self, name: str, info: os.stat_result, wanted: int) -> None:
-        kind = stat.S_IFMT(info.st_mode)
-        if kind == wanted and info.st_dev == self.device:
-            return
+    def check_directory(self, name: str, info: os.stat_result) -> None:
+        if info.st_mode & _KIND != stat.S_IFDIR or info.st_dev != self.device:
+            raise self.fault(name, info, stat.S_IFDIR)
+
+    def fault(self, name: str, info: os.stat_result, wanted: int) -> _Fault:
+        """Return why it is not what is wanted: of another kind, or of another filesystem."""
+        kind = info.st_mode & _KIND
         if kind == wanted:
-            raise _Fault(problem="unreadable", detail=f"{name!r} is on another filesystem than the workspace")
+            return _Fault(problem="unreadable", detail=f"{name!r} is on another filesystem than the workspace")
         if wanted == stat.S_IFDIR and kind != stat.S_IFLNK:
-            raise _Fault(problem="missing", detail=f"{name!r} is not a directory")
+            return _Fault(problem="missing", detail=f"{name!r} is not a directory")
         problem = _KINDS.get(kind, "unreadable")
-        raise _Fault(problem=problem, detail=f"{name!r} is a {problem}")
+        return _Fault(problem=problem, detail=f"{name!r} is a {problem}")
 
     def hash_batch(self, paths: list[str], most: int = sys.maxsize) -> _Found:
-        """Say what each path is, but for files of more than `most` bytes, of which nothing is said."""
+        """Say what each path is, but for files of more than `most` bytes, which are only listed."""
         buffer = memoryview(bytearray(_BUFFER_BYTES))
-        found: _Found = {}
+        found = _Found()
         for folder, members in itertools.groupby(paths, lambda path: path.rpartition("/")[0]):
             if self.stop.is_set():
                 break
             group = list(members)
             try:
                 with self.directory(folder) as parent:
-                    found |= {path: item for path in group if (item := self.hash_file(path, parent, buffer, most))}
+                    self.hash_files(group, parent, buffer, most, found)
             except (_Fault, OSError) as error:
-                found |= {path: _problem(path, error) for path in group}
+                found.problems += [_problem(path, error) for path in group]
         return found
 
-    def hash_file(self, path: str, parent: int, buffer: memoryview, most: int) -> Artifact | ArtifactProblem | None:
-        name = path.rpartition("/")[2]
-        try:
-            # Before the opening, because to open a pipe or a device is already to do something to it.
-            info = os.lstat(name, dir_fd=parent)
-            self.check(name, info, stat.S_IFREG)
-            if info.st_size > most:
-                return None
-            file = os.open(name, _FILE, dir_fd=parent)
+    def hash_files(self, paths: list[str], parent: int, buffer: memoryview, most: int, found: _Found) -> None:
+        # For 10,000 files of 4 KiB the system calls and sha256 take 0.14 s, and all else in this loop 0.03 s. It was
+        # 0.05 s while every question had a function of its own, so the questions stand here, one by one.
+        for path in paths:
+            if self.stop.is_set():
+                return
+            name = path.rpartition("/")[2]
             try:
-                size, sha256 = self.hash_open(name, file, buffer)
-            finally:
-                os.close(file)
-        except (_Fault, OSError) as error:
-            return _problem(path, error)
-        return Artifact(path=_shown(path), sha256=sha256, bytes=size)
+                # Before the opening, because to open a pipe or a device is already to do something to it.
+                seen = os.lstat(name, dir_fd=parent)
+                if seen.st_mode & _KIND != stat.S_IFREG or seen.st_dev != self.device:
+                    raise self.fault(name, seen, stat.S_IFREG)
+                if seen.st_size > most:
+                    found.large.append(path)
+                    continue
+                file = os.open(name, _FILE, dir_fd=parent)
+                try:
+                    before = os.fstat(file)
+                    if before.st_mode & _KIND != stat.S_IFREG or before.st_dev != self.device:
+                        raise self.fault(name, before, stat.S_IFREG)
+                    sha256 = self.hash_open(file, before.st_size, buffer)
+                    after = os.fstat(file)
+                finally:
+                    os.close(file)
+                if (
+                    before.st_ctime_ns != after.st_ctime_ns
+                    or before.st_mtime_ns != after.st_mtime_ns
+                    or before.st_size != after.st_size
+                    or before.st_ino != after.st_ino
+                ):
+                    raise _unstable()
+            except (_Fault, OSError) as error:
+                found.problems.append(_problem(path, error))
+            else:
+                found.artifacts.append(Artifact(path=_shown(path), sha256=sha256, bytes=before.st_size))
 
-    def hash_open(self, name: str, file: int, buffer: memoryview) -> tuple[int, str]:
-        before = os.fstat(file)
-        self.check(name, before, stat.S_IFREG)
-        if before.st_size > self.max_file_bytes:
-            raise _Fault(problem="too_large", detail=f"{before.st_size} bytes; the limit is {self.max_file_bytes}")
-        if before.st_size <= _SMALL_BYTES:  # one read, if nobody is at it; the check below sees the rest
-            data = os.read(file, before.st_size)
-            digest, left = hashlib.sha256(data), before.st_size - len(data)
+    def hash_open(self, file: int, size: int, buffer: memoryview) -> str:
+        if size > self.max_file_bytes:
+            raise _Fault(problem="too_large", detail=f"{size} bytes; the limit is {self.max_file_bytes}")
+        if size <= _SMALL_BYTES:  # one read, if nobody is at it
+            data = os.read(file, size)
+            digest, left = hashlib.sha256(data), size - len(data)
         else:
-            digest, left = hashlib.sha256(), before.st_size
+            digest, left = hashlib.sha256(), size
         # Read and not mapped: a file cut short under a mapping is SIGBUS.
         while left and not self.stop.is_set() and (count := os.readv(file, [buffer[:left]])):
             digest.update(buffer[:count])
             left -= count
-        if left or _version(os.fstat(file)) != _version(before):
-            raise _Fault(problem="unstable", detail="changed while it was being read")
-        return before.st_size, digest.hexdigest()
-
-
-def _version(info: os.stat_result) -> tuple[int, ...]:
-    return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
+        if left:
+            raise _unstable()
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,17 +306,15 @@ class _Step:
 
     pattern: str
     part: str
-    matches: Callable[[str], re.Match[str] | None]
+    fits: Callable[[str], re.Match[str] | None]
     then: _Step | None
-
-    def fits(self, name: str) -> bool:
-        return (name[0] != "." or self.part[0] == ".") and self.matches(name) is not None
 
 
 def _first_step(pattern: str) -> _Step | None:
     step = None
     for part in reversed(pattern.split("/")):
-        step = _Step(pattern, part, re.compile(fnmatch.translate(part)).match, step)
+        no_dot = "" if part[0] == "." else r"(?!\.)"  # as in a shell, where a leading dot has to be written
+        step = _Step(pattern, part, re.compile(no_dot + fnmatch.translate(part)).match, step)
     return step
 
 
@@ -337,19 +366,18 @@ class _Walk:
 
     def visit(self, folder: str, parent: int, steps: set[_Step]) -> Iterator[tuple[str, set[_Step]]]:
         """Note what matches in a directory, and yield the directories in it that are to be visited."""
+        prefix = f"{folder}/" if folder else ""
         for name, kind in _entries(parent, {step.part for step in steps}):
             self.charge(len(steps))
-            path = f"{folder}/{name}" if folder else name
-            fitting = [step for step in steps if step.fits(name)]
             if kind == stat.S_IFDIR:
-                if below := _reach(step if step.part == "**" else step.then for step in fitting):
-                    yield path, below
+                if below := _reach(step if step.part == "**" else step.then for step in steps if step.fits(name)):
+                    yield prefix + name, below
                 continue
             # A link where a directory is needed is named as well: silence would say that nothing was there.
             is_link = kind == stat.S_IFLNK
-            if named := {step.pattern for step in fitting if not step.then or (is_link and step.part != "**")}:
-                self.note(path)
-                self.unmatched -= named
+            for step in steps:
+                if (step.then is None or (is_link and step.part != "**")) and step.fits(name):
+                    self.note(prefix + name, step.pattern)
 
     def charge(self, matches: int) -> None:
         self.entries += 1
@@ -357,10 +385,11 @@ class _Walk:
         if self.entries > _MAX_ENTRIES or self.matches > _MAX_MATCHES or self.tree.stop.is_set():
             raise _Fault(problem="too_many", detail=f"the search was given up here, after {self.entries - 1} entries")
 
-    def note(self, path: str) -> None:
-        if path not in self.paths and len(self.paths) >= _MAX_PATHS:
+    def note(self, path: str, pattern: str) -> None:
+        if len(self.paths) >= _MAX_PATHS and path not in self.paths:
             raise _Fault(problem="too_many", detail=f"more than {_MAX_PATHS} paths match; the rest was left out")
         self.paths.add(path)
+        self.unmatched.discard(pattern)
 
 
 def _entries(folder: int, parts: set[str]) -> list[tuple[str, int]]:

@@ -56,15 +56,24 @@ BLANKS = re.compile(r"(?:[ \t]|(?<=[ \t])\\\n)*")  # a continued line, only wher
 COMMENT = re.compile(r"#[^\n]*")
 # Words without anything special in them; `=`, `~` and `:` are looked at again where they can mean something.
 PLAIN = re.compile(r"[A-Za-z0-9_./:,=+@%^\x80-\xff-]+")
-SIMPLE = re.compile(r"""[ \t]*(?:([A-Za-z0-9_./:,=+@%^\x80-\xff-]+)|'([^']*)'|"([^"\\$`]*)")(?=[ \t\n;|)]|\Z)""")
-JOINT = re.compile(
-    r"[ \t]*(&&|\|\||\n|;(?![;&])|\|(?![|&]))[ \t]*"
-)  # the common operators, with the blanks around them
-PROGRAM = re.compile(r"([A-Za-z0-9_./+-]+)(?=[ \t\n;|)]|\Z)")
 IN_QUOTES = re.compile(r'[^"\\$`]+')
 IN_HEREDOC = re.compile(r"[^\\$`]+")
 ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
-PARAMETER = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
+_PARAMETER = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])"
+PARAMETER = re.compile(_PARAMETER)
+PARAMETERS = re.compile(f"({_PARAMETER})")
+# Nearly all of most texts: blanks, then a word that may name a program, another plain one, one in single quotes, one in
+# double quotes with no more in it than parameters, an operator with the blanks after it, a redirection to a plain word,
+# or a continued line. Where none of these stands the match is the blanks alone, and has no `lastindex`.
+COMMON = re.compile(
+    r"""[ \t]*+(?:(?:([A-Za-z0-9_./+-]++)|([A-Za-z0-9_./:,=+@%^\x80-\xff-]++)|'([^']*)'"""
+    rf"""|"([^"\\$`]*+(?:{_PARAMETER}[^"\\$`]*+)*+)")(?![^ \t\n;|)])"""
+    r"""|(&&|\|\||\n|;(?![;&])|\|(?![|&]))[ \t]*+"""
+    r"""|([0-9]*+)(>>|>&|>|<)[ \t]*+((?!-)[A-Za-z0-9_./:,=+@%^\x80-\xff-]++)(?![^ \t\n;|)])"""
+    r"""|((?<=[ \t])\\\n)|)"""
+)
+COMMON_PROGRAM, _COMMON_PLAIN, COMMON_SINGLE, COMMON_DOUBLE, COMMON_OPERATOR = 1, 2, 3, 4, 5
+COMMON_DESCRIPTOR, COMMON_REDIRECT, COMMON_TARGET, COMMON_CONTINUED = 6, 7, 8, 9
 _BRACED_PLAIN = r"(?:[A-Za-z0-9_./:,=+@%^*? -]|\$[A-Za-z_][A-Za-z0-9_]*)*"
 # Without nested quotes and substitutions, with digits where bash would do arithmetic, and without `@` and `!`, which
 # evaluate the value itself.
@@ -83,7 +92,9 @@ ARITHMETIC = re.compile(
 ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+CLOSING = re.compile(r"[ \t]*\)")
 REDIRECT = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<|>)")
+CLOSED_AND_MORE = re.compile(r"-[^\s;&|<>()]")  # `>&-x`
 DELIMITER = re.compile(r"""[A-Za-z0-9_.-]+|'[A-Za-z0-9_.-]+'|"[A-Za-z0-9_.-]+\"""")
 OPERATOR = re.compile(r"&&|\|\||\|&|;;&|;;|;&|[;&|()\n]")
 
@@ -96,6 +107,7 @@ RESERVED: Final = CLOSERS | LEFT_OUT | {"if", "while", "until", "for", "case", "
 # After these, bash reads the rest of the text by other rules.
 ALTERS = frozenset({"alias", "unalias", "shopt", "enable", "hash"})
 DECLARES = frozenset({"declare", "typeset", "local", "export", "readonly"})
+MAY_ALTER: Final = ALTERS | DECLARES | {"set", "time", "command", "builtin"}
 DECLARES_HARMLESS = re.compile(
     r"[-+][aAfFglprtux]*"
 )  # -i makes every later assignment arithmetic, -n a name of another

@@ -42,13 +42,14 @@ def argument(word: Word) -> str | None:
     first = word.parts[0]
     if first.dynamic or any(part.dynamic in _SPLITTING and not part.quoted for part in word.parts):
         return None
-    known = re.split(r"[\[{]", first.text, maxsplit=1)[0]  # a pattern's own letters are no beginning
+    known = _PATTERN.split(first.text, maxsplit=1)[0]  # a pattern's own letters are no beginning
     if not known or (known.startswith("-") and "=" not in known):
         return None
     return known + ELLIPSIS
 
 
 _SPLITTING = {Dynamic.PARAMETER, Dynamic.COMMAND}
+_PATTERN = re.compile(r"[\[{]")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -64,14 +65,14 @@ def unwrap(argv: Argv) -> Unwrapped:
     if first is None or ELLIPSIS in first:
         return NOTHING
     name = base_name(first)
-    return _opener(name)(name, argv[1:])
+    return opener(name)(name, argv[1:])
 
 
 Opener = Callable[[str, Argv], Unwrapped]
 
 
 @functools.lru_cache(maxsize=4096)
-def _opener(name: str) -> Opener:
+def opener(name: str) -> Opener:
     """What knows how to open a program of this name."""
     if name in _WRAPPERS:
         return functools.partial(_wrapped, _WRAPPERS[name])
@@ -448,6 +449,7 @@ def _awk(name: str, rest: Argv) -> Unwrapped:
     return NOTHING
 
 
+_SED_EXPRESSION = re.compile(r"^(?:-[nErsuz]*e|--expression=)")
 _SED_RUNS = re.compile(
     r"(?:^|[;{}\n])\s*(?:[0-9$~+,!\s]|/(?:\\.|[^/\\])*/[IM]?|\\(.)(?:\\.|.)*?\1)*[ewW](?:\s|$|[;}])"
     r"|s([^\w\s\\])(?:\\.|(?!\2).)*\2(?:\\.|(?!\2).)*\2[gpiImM0-9]*[ew]",
@@ -459,7 +461,7 @@ def _sed(name: str, rest: Argv) -> Unwrapped:
     for word in rest:
         if word is None:
             return _unclear(name)
-        text = re.sub(r"^(?:-[nErsuz]*e|--expression=)", "", word)
+        text = _SED_EXPRESSION.sub("", word)
         if (not text.startswith("-") or text != word) and _SED_RUNS.search(text):
             return Unwrapped(inline=f"{name} runs a command or writes a file")
     return NOTHING
@@ -642,15 +644,20 @@ _NAMING = {
 }
 
 
+_NAMING_STARTS = {name: ("--", *options) for name, options in _NAMING.items()}
+
+
 def _naming(name: str, rest: Argv) -> Unwrapped:
     for word in rest:
         if word is None:
             return _unclear(name)
         if word == "--":
             break
+        if not word.startswith(_NAMING_STARTS[name]):  # as most words do not, which saves the rest
+            continue
+        given, is_long = word.partition("=")[0], word.startswith("--")
         for option in _NAMING[name]:
-            exact = word == option or word.partition("=")[0] == option
-            attached = word.startswith(option) and (len(option) <= len("-x") or option.endswith("="))
-            if exact or (attached and not word.startswith("--")) or _begins(word.partition("=")[0], (option,)):
+            attached = not is_long and word.startswith(option) and (len(option) <= len("-x") or option.endswith("="))
+            if attached or option in (word, given) or (is_long and _begins(given, (option,))):
                 return Unwrapped(inline=f"{name} {option}, which can name a program")
     return NOTHING

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import enum
 import fnmatch
+import operator
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from provider.errors import ConfigError
 from provider.model import Decision, Verdict
 from provider.policy.env import denied
-from provider.policy.known import ELLIPSIS, NOTHING, Argv, argument, base_name, unwrap
+from provider.policy.known import ELLIPSIS, NOTHING, Argv, argument, base_name, opener
 from provider.policy.script import Command, Dynamic, Place, Word
 from provider.policy.syntax import read
 
@@ -65,12 +66,16 @@ class Segment(NamedTuple):
 
 def segments(text: str) -> tuple[Segment, ...]:
     """Return every command in a shell text, those inside wrappers and scripts included."""
-    return tuple(_opened([(0, segment) for segment in _from_text(text)]))
+    return tuple(_opened(_from_text(text)))
 
 
 def segments_of(argv: Argv) -> tuple[Segment, ...]:
     """Return the same for a command that no shell has to read."""
-    return tuple(_opened([(0, _from_argv(argv))]))
+    return tuple(_opened([_from_argv(argv)]))
+
+
+def _segment(argv: tuple[str | None, ...], text: str, command: Command | None = None) -> Segment:
+    return tuple.__new__(Segment, (argv, _name(argv), text, command, "", False, ""))  # see script.py
 
 
 def _from_text(text: str, *, by_bash: bool = True) -> list[Segment]:
@@ -79,10 +84,12 @@ def _from_text(text: str, *, by_bash: bool = True) -> list[Segment]:
     if not unknown and not by_bash and not script.portable:
         unknown = "shells differ in how they read it, and it is not for bash"
     found = [] if unknown is None else [Segment(text=text, unknown=unknown)]
-    data = text.encode(errors="surrogatepass")
+    data = b"" if text.isascii() else text.encode(errors="surrogatepass")  # offsets are in bytes
     for command in script.commands:
         argv = () if command.program is None else _argv(command.words)
-        found.append(Segment(argv, _name(argv), data[command.start : command.end].decode(errors="replace"), command))
+        start, end = command.start, command.end
+        written = data[start:end].decode(errors="replace") if data else text[start:end]
+        found.append(_segment(argv, written, command))
     return found
 
 
@@ -91,7 +98,7 @@ def _argv(words: Sequence[Word]) -> tuple[str | None, ...]:
 
 
 def _from_argv(argv: Argv) -> Segment:
-    return Segment(tuple(argv), _name(argv), " ".join(word or ELLIPSIS for word in argv))
+    return _segment(tuple(argv), " ".join(word or ELLIPSIS for word in argv))
 
 
 def _name(argv: Argv) -> str:
@@ -99,26 +106,25 @@ def _name(argv: Argv) -> str:
     return "" if first is None or ELLIPSIS in first else base_name(first)
 
 
-def _opened(todo: list[tuple[int, Segment]]) -> Iterator[Segment]:
+def _opened(found: list[Segment], layer: int = 0) -> list[Segment]:
     """Take wrappers off, layer by layer."""
-    todo.reverse()
-    while todo:
-        layer, segment = todo.pop()
-        inner = unwrap(segment.argv) if segment.program else NOTHING
-        if layer >= MAX_LAYERS and (inner.commands or inner.scripts):
-            yield segment._replace(inline=f"more than {MAX_LAYERS} wrappers around each other")
-            continue
+    opened: list[Segment] = []
+    for segment in found:
+        name = segment.program
+        inner = opener(name)(name, segment.argv[1:]) if name else NOTHING
         if inner is NOTHING:
-            yield segment
+            opened.append(segment)
+            continue
+        if layer >= MAX_LAYERS and (inner.commands or inner.scripts):
+            opened.append(segment._replace(inline=f"more than {MAX_LAYERS} wrappers around each other"))
             continue
         readable = bool(inner.scripts)
-        yield segment._replace(
-            inline="" if readable else inner.inline,
-            transparent=readable or (inner.transparent and bool(inner.commands)),
-        )
-        todo.extend((layer + 1, _from_argv(argv)) for argv in reversed(inner.commands))
-        for text in reversed(inner.scripts):
-            todo.extend((layer + 1, one) for one in reversed(_from_text(text, by_bash=segment.program == "bash")))
+        transparent = readable or (inner.transparent and bool(inner.commands))
+        opened.append(segment._replace(inline="" if readable else inner.inline, transparent=transparent))
+        for text in inner.scripts:
+            opened += _opened(_from_text(text, by_bash=name == "bash"), layer + 1)
+        opened += _opened([_from_argv(argv) for argv in inner.commands], layer + 1)
+    return opened
 
 
 # Rules.
@@ -238,7 +244,7 @@ def _check_examples(rule: Rule, name: str) -> None:
     compiled = _Compiled(rule)
     for examples, wanted in ((rule.matches, True), (rule.not_matches, False)):
         for example in examples:
-            found = any(compiled.fits(segment) is _Fit.YES for segment in segments(example))
+            found = any(compiled.fits(segment) is _YES for segment in segments(example))
             if found is not wanted:
                 says = "does not match its example" if wanted else "matches its counterexample"
                 message = f"{name}: rule {rule.name!r} {says} {example!r}"
@@ -254,6 +260,10 @@ class Finding(NamedTuple):
     because: str
     segment: str
     """The command it is about."""
+
+
+def _finding(decision: Decision, rule: str, because: str, segment: str) -> Finding:
+    return tuple.__new__(Finding, (decision, rule, because, segment))  # see script.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +287,10 @@ class _Fit(enum.IntEnum):
     YES = 2
 
 
+_NO, _MAYBE, _YES = _Fit  # Python 3.11 takes 0.1 us to look a member up, and there are hundreds to a verdict
+_ALLOW, _ASK = Decision.ALLOW, Decision.ASK
+
+
 @dataclass(slots=True)
 class Rules:
     """A policy that has been checked, ready to judge."""
@@ -294,6 +308,8 @@ class Rules:
                 self._by_program.setdefault(program, []).append(compiled)
             if not rule.program:
                 self._general.append(compiled)
+        for rules in self._by_program.values():
+            rules.extend(self._general)
 
     def judge_text(self, text: str) -> Ruling:
         """Judge what bash would run for a text."""
@@ -304,32 +320,35 @@ class Rules:
         return self._judge(segments_of(argv))
 
     def _judge(self, found: Sequence[Segment]) -> Ruling:
-        findings = [finding for segment in found for finding in self._findings(segment)]
-        findings.sort(key=lambda finding: -finding.decision)
+        findings: list[Finding] = []
+        for segment in found:
+            findings += self._findings(segment)
+        findings.sort(key=operator.itemgetter(0), reverse=True)
         decision = findings[0].decision if findings else self._default
         return Ruling(decision, tuple(findings))
 
-    def _findings(self, segment: Segment) -> Iterator[Finding]:
-        """Yield what the rules say of one segment, and what is asked about whatever they say."""
+    def _findings(self, segment: Segment) -> list[Finding]:
+        """Return what the rules say of one segment, and what is asked about whatever they say."""
+        findings: list[Finding] = []
         spoken = inline_allowed = False
-        for compiled in (*self._by_program.get(segment.program, ()), *self._general):
+        for compiled in self._by_program.get(segment.program, self._general):
             fit = compiled.fits(segment)
-            if fit is _Fit.NO:
+            if fit is _NO:
                 continue
-            rule, decision = compiled.rule, compiled.decision
-            if fit is _Fit.MAYBE:
-                if decision is Decision.ALLOW:
+            decision = compiled.decision
+            if fit is _MAYBE:
+                if decision is _ALLOW:
                     continue
-                decision = Decision.ASK
+                decision = _ASK
             # A rule about redirections or places says nothing of the program.
-            spoken = spoken or decision is not Decision.ALLOW or bool(rule.program)
-            inline_allowed = inline_allowed or (decision is Decision.ALLOW and bool(rule.inline))
-            yield Finding(decision, rule.name, rule.because, segment.text)
+            spoken = spoken or decision is not _ALLOW or bool(compiled.programs)
+            inline_allowed = inline_allowed or (decision is _ALLOW and bool(compiled.inline))
+            findings.append(_finding(decision, compiled.name, compiled.because, segment.text))
         if _is_notable(segment):
-            yield from _floors(segment, inline_allowed=inline_allowed)
-        has_program = bool(segment.argv) and not segment.transparent
-        if has_program and not spoken:
-            yield Finding(self._default, "default", "no rule speaks of this program", segment.text)
+            findings += _floors(segment, inline_allowed=inline_allowed)
+        if not spoken and segment.argv and not segment.transparent:
+            findings.append(_finding(self._default, "default", "no rule speaks of this program", segment.text))
+        return findings
 
 
 def _is_notable(segment: Segment) -> bool:
@@ -374,46 +393,62 @@ _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
 
 class _Compiled:
-    """A rule, ready to be held against a segment."""
+    """A rule, ready to be held against a segment. What is asked most is copied: a model's attribute takes 0.1 us."""
 
-    __slots__ = ("decision", "has_shape", "rule")
+    __slots__ = (
+        "background",
+        "because",
+        "decision",
+        "has_shape",
+        "inline",
+        "name",
+        "operators",
+        "programs",
+        "rule",
+        "stands",
+        "unknown",
+    )
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.decision = _DECISIONS[rule.decision]
+        self.name, self.because, self.decision = rule.name, rule.because, _DECISIONS[rule.decision]
+        self.programs = frozenset(rule.program)
+        self.unknown, self.inline, self.background = bool(rule.unknown), rule.inline, rule.background
+        self.operators = _WRITES if "*" in rule.redirects else frozenset(rule.redirects)
+        self.stands = bool(rule.assigns or rule.dynamic or rule.redirects or rule.keyword or rule.place)
         self.has_shape = bool(rule.prefix or rule.options or rule.unless or rule.arguments)
 
     def fits(self, segment: Segment) -> _Fit:
-        rule = self.rule
-        if rule.program and segment.program not in rule.program:
-            return _Fit.NO
-        if bool(rule.unknown) is not bool(segment.unknown):
-            return _Fit.NO
-        if rule.inline is not None and rule.inline is not bool(segment.inline):
-            return _Fit.NO
-        if not self._stands(segment):
-            return _Fit.NO
-        return self._shape(segment.argv[1:]) if self.has_shape else _Fit.YES
+        if self.programs and segment.program not in self.programs:
+            return _NO
+        if self.unknown is not bool(segment.unknown):
+            return _NO
+        if self.inline is not None and self.inline is not bool(segment.inline):
+            return _NO
+        command = segment.command
+        if self.background is not None and (command is None or command.background is not self.background):
+            return _NO
+        if self.stands and not self._stands(segment):
+            return _NO
+        return self._shape(segment.argv[1:]) if self.has_shape else _YES
 
     def _stands(self, segment: Segment) -> bool:
         """What only a command in a text has: its words as written, redirections, its place."""
         rule, command = self.rule, segment.command
         if rule.assigns and not any(_like(name, rule.assigns) for name in _assigned(segment)):
             return False
-        if not (rule.dynamic or rule.redirects or rule.keyword or rule.place or rule.background is not None):
+        if not (rule.dynamic or rule.redirects or rule.keyword or rule.place):
             return True
         if command is None:
             return False
         operators = {
             redirection.operator for redirection in command.redirections if not _closes(redirection.target.literal)
         }
-        wanted = _WRITES if "*" in rule.redirects else frozenset(rule.redirects)
         return (
             (not rule.dynamic or any(word.dynamic.intersection(rule.dynamic) for word in command.words))
-            and (not rule.redirects or bool(operators & wanted))
+            and (not rule.redirects or bool(operators & self.operators))
             and (not rule.keyword or command.keyword in rule.keyword)
             and (not rule.place or bool(set(rule.place) & set(command.places)))
-            and (rule.background is None or rule.background is command.background)
         )
 
     def _shape(self, words: Argv) -> _Fit:
@@ -422,10 +457,10 @@ class _Compiled:
         if rule.options:
             fit = min(fit, _options(words, rule.options))
         if rule.unless:
-            fit = min(fit, _Fit(_Fit.YES - _options(words, rule.unless)))
+            fit = min(fit, _Fit(_YES - _options(words, rule.unless)))
         if rule.arguments:
             found = any(word is not None and _like(word, rule.arguments) for word in words)
-            fit = min(fit, _Fit.YES if found else _Fit.MAYBE if None in words else _Fit.NO)
+            fit = min(fit, _YES if found else _MAYBE if None in words else _NO)
         return fit
 
 
@@ -441,24 +476,24 @@ def _like(text: str, patterns: Sequence[str]) -> bool:
 def _prefix(words: Argv, prefix: Sequence[Sequence[str]]) -> _Fit:
     for index, alternatives in enumerate(prefix):
         if index >= len(words):
-            return _Fit.NO
+            return _NO
         word = words[index]
         if word is None:
-            return _Fit.MAYBE
+            return _MAYBE
         if word not in alternatives:
-            return _Fit.NO
-    return _Fit.YES
+            return _NO
+    return _YES
 
 
 def _options(words: Argv, options: Sequence[str]) -> _Fit:
-    fit = _Fit.NO
+    fit = _NO
     for word in words:
         if word == "--":
             break
         if word is None:
-            fit = _Fit.MAYBE
+            fit = _MAYBE
         elif word.startswith("-") and any(_is_option(word, option) for option in options):
-            return _Fit.YES
+            return _YES
     return fit
 
 

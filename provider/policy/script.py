@@ -2,6 +2,8 @@
 What a shell text comes to: simple commands with their words, assignments, redirections and places.
 
 Tuples rather than frozen dataclasses, which take two microseconds to make; there is one for every word of every text.
+Where there are many, they are made by `tuple.__new__` and not by the class: in Python 3.11 that takes 0.15 us and not
+0.5, since a named tuple's own `__new__` is one more function in Python.
 """
 
 from __future__ import annotations
@@ -59,6 +61,10 @@ class Word(NamedTuple):
     @property
     def dynamic(self) -> frozenset[Dynamic]:
         return frozenset(part.dynamic for part in self.parts if part.dynamic)
+
+
+def make_word(source: str, literal: str | None, start: int, end: int, parts: tuple[Part, ...] = ()) -> Word:
+    return tuple.__new__(Word, (source, literal, start, end, parts))
 
 
 class Assignment(NamedTuple):

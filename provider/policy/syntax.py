@@ -49,7 +49,7 @@ def _witness(source: str, reader: Reader) -> None:
         reason = "tree-sitter finds an error in it"
         raise UnknownSyntax(reason)
     programs = QueryCursor(query).captures(tree.root_node).get("program", [])
-    theirs = {node.start_byte for node in programs if not text.startswith(b"[[", node.start_byte)}
+    theirs = {start for node in programs if not text.startswith(b"[[", start := node.start_byte)}
     ours = {draft.program.start for draft in reader.drafts if draft.program}
     for start in ours ^ theirs:
         if not any(begin <= start < end for begin, end in reader.unwitnessed):
