@@ -85,12 +85,17 @@ async def _tell(
     job: Job, console: Console, value: Mapping[str, Any], remarks: Iterable[str], *, patience: float | None = None
 ) -> None:
     """One JSON object on stdout, or lines on stderr about what the exit status alone does not say."""
-    text = "".join(f"sandbox: {remark}\n" for remark in remarks).encode("utf-8", "backslashreplace")
+    text = "".join(f"sandbox: {_on_one_line(remark)}\n" for remark in remarks).encode("utf-8", "backslashreplace")
     as_json = isinstance(job, RunJob) and job.as_json
     if as_json or text:
         with contextlib.suppress(OSError):  # nobody reads, or not in time
             async with asyncio.timeout(patience):
                 await console.write("stdout" if as_json else "stderr", json_line(value) if as_json else text)
+
+
+def _on_one_line(text: str) -> str:
+    """What a command has named may hold anything: nothing of it moves the cursor, or looks like a line of ours."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 class _Talk:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import time
 
 from provider.capture import Capture
 from provider.errors import DisposeFailed, ProviderError, SandboxError
@@ -29,6 +30,8 @@ class Lease:
         self.pids = pids
         """Those that the command left; `processes` tells which live now."""
         self.until = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=plan.exec.lease)
+        """For people; what counts is `seconds_left`, which no change of the clock moves."""
+        self._ends = time.monotonic() + plan.exec.lease
         self.ending: Ending | None = None
         """How it ended; None while it lasts, and when its sandbox was lost."""
         self._sandbox = sandbox
@@ -57,7 +60,7 @@ class Lease:
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, (self.until - dt.datetime.now(dt.UTC)).total_seconds())
+        return max(0.0, self._ends - time.monotonic())
 
     async def processes(self) -> tuple[Process, ...]:
         """
@@ -107,14 +110,17 @@ class Lease:
         Raises:
             DisposeFailed: the container may be left.
         """
+        stuck = False
         try:
             async with asyncio.timeout(self._seconds + self._grace + SECOND_LINE_SECONDS):
                 self.ending = await self._follow()
-        except (TimeoutError, ProviderError):
-            pass  # lost, or pid 1 had its time
+        except TimeoutError:
+            stuck = True  # pid 1 had its time
+        except ProviderError:
+            pass  # lost: its stdin has ended, and by that it ends
         finally:
             try:
-                await self._sandbox.dispose(stuck=self.ending is None)
+                await self._sandbox.dispose(stuck=stuck)
             finally:
                 self._over.set()
 

@@ -492,7 +492,12 @@ class Engine(Protocol):
         """Pin a name to content. Raises ImageMissing."""
 
     async def open(self, box: BoxPlan) -> Sandbox:
-        """Create, start and attest. Raises PlanRejected, EngineUnavailable; leaves nothing behind when it does."""
+        """
+        Create, start and attest. What a failure leaves goes without the caller waiting for it; `close` waits.
+
+        Raises:
+            PlanRejected, EngineUnavailable, SandboxLost: there is no sandbox.
+        """
 
     async def sweep(self) -> tuple[str, ...]:
         """Remove what dead owners left, and name it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from provider import receipt as receipts
 from provider.approval import Approver, Grants, Question, check, check_verdict, decide
-from provider.artifacts import check_patterns, collect
+from provider.artifacts import Collected, check_patterns, collect
 from provider.assets import load_assets
 from provider.background import Background
 from provider.capture import Capture
@@ -28,6 +29,7 @@ from provider.errors import DisposeFailed, ProviderError
 from provider.lease import Lease
 from provider.model import (
     Approval,
+    ArtifactProblem,
     Ending,
     Engine,
     Outcome,
@@ -176,9 +178,7 @@ class Runner:
                     begun=run.begin,
                 )
             async with run.step("collect"):
-                found, problems = await collect(
-                    run.workspace, request.artifacts, max_file_bytes=self._settings.artifact_bytes
-                )
+                found, problems = await self._collect(run)
             kept = self._keep(run, plan, sandbox, streamed)
         finally:
             if run.sandbox and not kept:
@@ -197,9 +197,27 @@ class Runner:
             notes=tuple(_notes(plan, lease_refused=streamed.leased and not kept and not run.stop.is_requested)),
         )
 
+    async def _collect(self, run: Run) -> Collected:
+        """Hash what was asked for, while it is wanted and within its time: files of nothing cost a command nothing."""
+        patterns, seconds = run.request.artifacts, self._settings.artifact_seconds
+        collecting = asyncio.ensure_future(
+            asyncio.wait_for(collect(run.workspace, patterns, max_file_bytes=self._settings.artifact_bytes), seconds)
+        )
+        try:
+            if await _is_first(collecting, run.stop):
+                return collecting.result()
+            why = "the run was ended before it was hashed"
+        except TimeoutError:
+            why = f"hashing took longer than the {seconds:g} s it has"
+        finally:
+            collecting.cancel()
+        return (), tuple(ArtifactProblem(path=pattern, problem="too_many", detail=why) for pattern in patterns)
+
     async def _plan(self, request: Request, workspace: Workspace) -> Plan:
         image = await self._engine.image(request.image)
-        return make_plan(request, workspace, image, self._assets, grace=self._settings.grace)
+        make = functools.partial(make_plan, request, workspace, image, self._assets, grace=self._settings.grace)
+        # Only there is the workspace searched, which takes its time.
+        return make() if request.seccomp == "default" else await asyncio.to_thread(make)
 
     async def _decide(self, run: Run, plan: Plan, verdict: Verdict) -> Approval | None:
         """Have it approved, or None when the run is to be stopped before anybody has answered."""

@@ -95,6 +95,8 @@ class Settings(BaseSettings):
     """How long a yes for the session lasts, if the session does."""
     artifact_bytes: Size = Field(default=4 * 2**30, ge=0)
     """Largest file that is hashed."""
+    artifact_seconds: float = Field(default=120.0, gt=0)
+    """What hashing the artifacts of one run may take."""
     limits: LimitSettings = LimitSettings()
     spares: int = Field(default=4, ge=0, le=64)
     """Containers that wait for the next request of the same kind, at the most; 0 is none."""

@@ -155,18 +155,32 @@ def find_socket(workspace: Workspace) -> str | None:
         )
         raise CallError(message) from error
 
-    for folder, directories, files in os.walk(workspace.path, onerror=unreadable):
-        seen += len(directories) + len(files)
-        if seen > _SCAN_ENTRIES:
-            message = (
-                f"over {_SCAN_ENTRIES:,} entries in the workspace, too many to rule out a socket; use tier default"
-            )
-            raise CallError(message)
-        for name in files:
-            path = Path(folder, name)
-            try:
-                if stat.S_ISSOCK(path.lstat().st_mode):
-                    return str(path.relative_to(workspace.path))
-            except OSError:
-                continue  # gone since it was listed
+    # Not os.walk, which recurses: a tree can be deeper than Python's stack.
+    pending = [str(workspace.path)]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > _SCAN_ENTRIES:
+                        message = (
+                            f"over {_SCAN_ENTRIES:,} entries in the workspace, too many to rule out a socket; "
+                            "use tier default"
+                        )
+                        raise CallError(message)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif _is_socket(entry):
+                        return str(Path(entry.path).relative_to(workspace.path))
+        except FileNotFoundError:
+            continue  # gone since it was listed
+        except OSError as error:
+            unreadable(error)
     return None
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False  # gone since it was listed

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from provider import artifacts as artifacts_module
+from provider import hashing
 from provider.artifacts import check_patterns, collect
 from provider.errors import CallError, SandboxLost
 from provider.model import MIB, Artifact, ArtifactProblem, Workspace
@@ -455,7 +456,7 @@ async def test_many_patterns_over_many_files_end(root: Path, monkeypatch: pytest
 
 def test_the_caps_are_what_is_documented() -> None:
     """The caps that other tests lower for speed have these values."""
-    caps = (artifacts_module._MAX_ENTRIES, artifacts_module._MAX_PATHS, artifacts_module._MAX_DEPTH)
+    caps = (artifacts_module._MAX_ENTRIES, artifacts_module._MAX_PATHS, hashing.MAX_DEPTH)
     assert caps == (100_000, 10_000, 64)
 
 

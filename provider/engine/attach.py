@@ -43,6 +43,7 @@ class Attachment(asyncio.BufferedProtocol):
         self._news = asyncio.Event()
         self._lost: Exception | None = None
         self._stdin_credit = wire.STDIN_WINDOW
+        self._credit = WINDOW
         self._granted = 0
         self._listing: asyncio.Future[bytes] | None = None
         self._scrubbed: asyncio.Future[dict[str, str]] | None = None
@@ -104,6 +105,7 @@ class Attachment(asyncio.BufferedProtocol):
     def release(self, plan: ExecPlan, *, stdin: bool) -> None:
         """Send a command, on a conversation that is as good as new."""
         self._stdin_credit = wire.STDIN_WINDOW
+        self._credit = WINDOW
         self._granted = 0
         self._scrubbed = self._expect() if plan.reuse == "scrub" else None
         self.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW))
@@ -139,6 +141,7 @@ class Attachment(asyncio.BufferedProtocol):
         self._granted += size
         if self._granted >= WINDOW // 4:
             self.send(b"C", struct.pack(">I", self._granted))
+            self._credit += self._granted
             self._granted = 0
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
@@ -203,6 +206,8 @@ class Attachment(asyncio.BufferedProtocol):
         message = wire.message(kind, payload)
         if message is not None:
             self._messages.append(message)
+            if isinstance(message, Chunk):
+                self._spend(len(payload))
             if isinstance(message, Ending):
                 _answer(self._listing, b"")  # nothing runs, and a question that pid 1 had not read gets no answer
         elif kind == ord("c"):
@@ -214,6 +219,13 @@ class Attachment(asyncio.BufferedProtocol):
         else:
             _answer(self.hello, wire.lines(payload))
         self._news.set()
+
+    def _spend(self, size: int) -> None:
+        """Nobody but pid 1's program keeps to the credit, and what fills our memory is that program no more."""
+        self._credit -= size
+        if self._credit < 0:
+            message = f"{-self._credit} bytes of output more than were granted"
+            raise wire.WireError(message)
 
     def _expect(self) -> asyncio.Future[Any]:
         answer = asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
@@ -30,11 +30,12 @@ import requests
 import tenacity
 
 from provider.assets import Assets
-from provider.engine.ask import Line
+from provider.background import Background
+from provider.engine.ask import MAX_ANSWER, Line
 from provider.engine.attach import Attachment, attach
 from provider.engine.attest import attest_clean, attest_engine, attest_host, attest_init
 from provider.engine.owner import OWNER_LABEL, is_dead, this_owner
-from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, SandboxError
+from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, SandboxError, SandboxLost
 from provider.model import BoxPlan, Container, EndReason, ExecPlan, Image, Message, Process
 from provider.plan import container_request
 from provider.settings import Endpoint
@@ -50,6 +51,11 @@ _WAIT_SECONDS = 2
 _PATIENT_SECONDS = 15
 """What a container has to go by itself, and again after a kill. It takes 0.1 s, and more where many go at once."""
 _REMOVE_SECONDS = 20.0
+_PIECE = 64 * 1024
+_ILLEGIBLE = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""What reading an answer of an unexpected form raises, in the SDK and here."""
+_DOUBT_SECONDS = 1.0
+"""What a create that was never answered may still take, once its engine answers again."""
 _TERMINATE = {"canceled": b"c", "output_limit": b"o", "timed_out": b"t", "exited": b"c"}
 
 _again = tenacity.retry(
@@ -75,6 +81,9 @@ class DockerEngine:
         self._client: docker.APIClient | None = None
         self._connecting = threading.Lock()
         self._owner = this_owner()
+        self._undoing = Background()
+        self._doubtful: set[str] = set()
+        """Names of containers that may exist: an engine that fell silent may yet do what it was asked."""
 
     async def image(self, name: str) -> Image:
         """
@@ -90,12 +99,9 @@ class DockerEngine:
         if status == HTTPStatus.NOT_FOUND:
             message = f"image {name!r} is not on the engine; build it with `make images`, or pull it"
             raise ImageMissing(message)
-        try:
+        with _legible(f"{status} {found!r}"):
             volumes = tuple(sorted((found.get("Config") or {}).get("Volumes") or {}))
             return Image(name=name, id=found["Id"], volumes=volumes)
-        except (KeyError, AttributeError, TypeError) as error:
-            message = f"the engine at {self.endpoint.url} answered {status} {str(found)[:200]} about image {name!r}"
-            raise EngineUnavailable(message) from error
 
     @_again
     async def _ask(self, path: str) -> tuple[int, Any]:
@@ -108,6 +114,7 @@ class DockerEngine:
         Raises:
             PlanRejected: the engine would not apply the whole plan.
             EngineUnavailable: it did not answer.
+            SandboxLost: the container went away.
         """
         name = f"sandbox-{uuid.uuid4().hex}"
         profile = self._assets.profiles[box.seccomp].text
@@ -119,41 +126,61 @@ class DockerEngine:
             sandbox.attachment = await self.in_time(attach(self.endpoint, self._api_version, name))
             steps.append(asyncio.ensure_future(self._start(sandbox)))
             await asyncio.shield(steps[1])
-            return await self._attest(sandbox, box, request)
+            await self._attest(sandbox, box, request)
         except BaseException:
-            # Also when cancelled. A call that is under way in its thread cannot be called back, only waited for.
-            await asyncio.wait(steps)
-            await asyncio.shield(asyncio.ensure_future(sandbox.dispose()))
+            # Also when cancelled. Not awaited: the caller hears at once, for with its engine gone this takes a minute.
+            self._undoing.add(self._undo(sandbox, name, steps))
             raise
+        if self._doubtful:
+            self._undoing.add(self._look_again())
+        return sandbox
+
+    async def _undo(self, sandbox: DockerSandbox, name: str, steps: Sequence[asyncio.Task[None]]) -> None:
+        await asyncio.wait(steps)  # a call that is under way in its thread cannot be called back
+        if isinstance(steps[0].exception(), EngineUnavailable):
+            self._doubtful.add(name)  # gone or never made, the engine may make it yet
+        try:
+            await sandbox.dispose()
+        except DisposeFailed:
+            self._doubtful.add(name)
+
+    async def _look_again(self) -> None:
+        for name in tuple(self._doubtful):
+            with contextlib.suppress(DisposeFailed):
+                await self.remove(name)
+                self._doubtful.discard(name)
 
     async def _create(self, name: str, request: Mapping[str, Any]) -> None:
-        with _as_plan_rejected("create"):
+        with _refusal_as(PlanRejected, "create the sandbox"):
             made = await self._call("create_container_from_config", request, name=name)
-        if warnings := made.get("Warnings"):
-            message = f"the engine warns about the plan: {'; '.join(warnings)}"
+        with _legible(made):
+            warnings = "; ".join(made.get("Warnings") or ())
+        if warnings:
+            message = f"the engine warns about the plan: {warnings}"
             raise PlanRejected(message)
 
     async def _start(self, sandbox: DockerSandbox) -> None:
-        with _as_plan_rejected("start"):
+        with _refusal_as(PlanRejected, "start the sandbox"):
             await self._call("start", sandbox.container.id)
         sandbox.is_started = True
 
-    async def _attest(self, sandbox: DockerSandbox, box: BoxPlan, request: Mapping[str, Any]) -> DockerSandbox:
+    async def _attest(self, sandbox: DockerSandbox, box: BoxPlan, request: Mapping[str, Any]) -> None:
         assert sandbox.attachment is not None
-        reported, hello = await asyncio.gather(
-            self._look_up("inspect_container", sandbox.container.id), self.in_time(sandbox.attachment.hello)
-        )
-        attest_engine(request, reported)
+        with _refusal_as(SandboxLost, "describe the sandbox"):
+            reported, hello = await asyncio.gather(
+                self._look_up("inspect_container", sandbox.container.id), self.in_time(sandbox.attachment.hello)
+            )
+        with _legible(reported):
+            attest_engine(request, reported)
+            name, pid, runtime = reported["Id"], reported["State"]["Pid"], reported["HostConfig"].get("Runtime")
+            sandbox.host_pid = pid if attest_host(box, name, pid) else None
         attest_init(box, hello)
-        pid = reported["State"]["Pid"]
-        sandbox.host_pid = pid if attest_host(box, reported["Id"], pid) else None
         sandbox.container = replace(
             sandbox.container,
-            id=reported["Id"],
-            runtime=reported["HostConfig"].get("Runtime") or "",
+            id=name,
+            runtime=runtime or "",
             attested=("engine", "init", "host") if sandbox.host_pid else ("engine", "init"),
         )
-        return sandbox
 
     async def see_off(self, container: str, *, stuck: bool) -> None:
         """
@@ -166,8 +193,13 @@ class DockerEngine:
         # nobody could remove (Docker 20.10: 35 of 500 at 50 at once; none since). Why, was not shown.
         if not stuck and await self._is_gone_within(container, _PATIENT_SECONDS):
             return
-        with contextlib.suppress(SandboxError, docker.errors.APIError):
-            await self._call("kill", container)
+        try:
+            with contextlib.suppress(docker.errors.APIError):  # it has ended, or goes already
+                await self._call("kill", container)
+        except SandboxError as error:
+            if stuck:  # somebody waits, and the engine has had its time
+                message = f"container {container} could not be killed: {error}"
+                raise DisposeFailed(message) from error
         if not await self._is_gone_within(container, _PATIENT_SECONDS):
             await self.remove(container)
 
@@ -181,13 +213,14 @@ class DockerEngine:
 
     async def _is_seen_to_go(self, container: str) -> bool:
         def wait() -> None:
-            self._connected().wait(container, timeout=_WAIT_SECONDS, condition="removed")
+            with _translated(self.endpoint):
+                self._connected().wait(container, timeout=_WAIT_SECONDS, condition="removed")
 
         try:
             await asyncio.get_running_loop().run_in_executor(self._waiters, wait)
         except docker.errors.NotFound:
             return True
-        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError):
+        except (docker.errors.APIError, SandboxError):
             await asyncio.sleep(0.1)  # an engine that is not there fails at once
             return False
         return True
@@ -218,23 +251,40 @@ class DockerEngine:
 
     async def sweep(self) -> tuple[str, ...]:
         """Remove what dead owners left, and nothing else."""
-        found = await self._look_up("containers", all=True, filters={"label": OWNER_LABEL})
-        dead = [item["Id"] for item in found if is_dead(item["Labels"][OWNER_LABEL])]
+        with _refusal_as(EngineUnavailable, "list containers"):
+            found = await self._look_up("containers", all=True, filters={"label": OWNER_LABEL})
+        with _legible(found):
+            dead = [item["Id"] for item in found if is_dead(item["Labels"][OWNER_LABEL])]
         await asyncio.gather(*(self.remove(container) for container in dead))
         return tuple(dead)
 
     async def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The engine's own `version` and `info`."""
-        version, info = await asyncio.gather(self._look_up("version"), self._look_up("info"))
+        with _refusal_as(EngineUnavailable, "describe itself"):
+            version, info = await asyncio.gather(self._look_up("version"), self._look_up("info"))
         return version, info
 
     async def close(self) -> None:
+        """
+        Wait until what failed to open is gone, then hang up.
+
+        Raises:
+            DisposeFailed: a container may be left.
+        """
+        await self._undoing.settle()
+        if self._doubtful:
+            await asyncio.sleep(_DOUBT_SECONDS)
+            await self._look_again()
         self._line.close()
         client, self._client = self._client, None
         if client:
             await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
         self._threads.shutdown(wait=False)
         self._waiters.shutdown(wait=False)
+        if self._doubtful:
+            message = f"the engine did not say whether these exist: {', '.join(sorted(self._doubtful))}"
+            self._doubtful.clear()
+            raise DisposeFailed(message)
 
     @property
     def _api_version(self) -> str:
@@ -348,12 +398,28 @@ def tls_config(endpoint: Endpoint) -> docker.tls.TLSConfig | bool:
     return docker.tls.TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=True)
 
 
+class _Client(docker.APIClient):
+    """The SDK's, which would take an answer of any length."""
+
+    def send(self, request: Any, **options: Any) -> Any:
+        response = super().send(request, **{**options, "stream": True})
+        body = bytearray()
+        for piece in response.iter_content(_PIECE):
+            body += piece
+            if len(body) > MAX_ANSWER:
+                response.close()
+                message = f"an answer of more than {MAX_ANSWER} bytes"
+                raise requests.exceptions.RequestException(message)
+        response._content = bytes(body)  # noqa: SLF001 - where `content` looks first, and reads all where it finds nothing
+        return response
+
+
 def _connect(endpoint: Endpoint, timeout: float) -> docker.APIClient:
     if endpoint.url.startswith("unix:"):
         with socket.socket(socket.AF_UNIX) as probe:  # the SDK forgets to close its own when nobody is there
             probe.connect(endpoint.url.removeprefix("unix://"))
     tls, seconds = tls_config(endpoint), math.ceil(timeout)
-    client = docker.APIClient(endpoint.url, version="auto", tls=tls, timeout=seconds, max_pool_size=2 * _THREADS)
+    client = _Client(endpoint.url, version="auto", tls=tls, timeout=seconds, max_pool_size=2 * _THREADS)
     if endpoint.url.startswith("unix:"):
         client.trust_env = False  # there is no proxy to a socket; looking for one is a third of every call's time
     if tuple(map(int, client.api_version.split("."))) < _OLDEST_API:
@@ -369,15 +435,25 @@ def _translated(endpoint: Endpoint) -> Iterator[None]:
         yield
     except docker.errors.APIError:
         raise
-    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError, *_ILLEGIBLE) as error:
         message = f"cannot reach a Docker engine at {endpoint.url} ({endpoint.source}): {error}"
         raise EngineUnavailable(message) from error
 
 
 @contextlib.contextmanager
-def _as_plan_rejected(step: str) -> Iterator[None]:
+def _legible(answer: object) -> Iterator[None]:
+    """An answer of another form than the engine's is none, whatever it trips up here."""
+    try:
+        yield
+    except _ILLEGIBLE as error:
+        message = f"the engine answered what it never should: {str(answer)[:200]}"
+        raise EngineUnavailable(message) from error
+
+
+@contextlib.contextmanager
+def _refusal_as(kind: type[SandboxError], wish: str) -> Iterator[None]:
     try:
         yield
     except docker.errors.APIError as error:
-        message = f"the engine refused to {step} the sandbox: {error.explanation or error}"
-        raise PlanRejected(message) from error
+        message = f"the engine refused to {wish}: {error.explanation or error}"
+        raise kind(message) from error

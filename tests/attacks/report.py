@@ -1,0 +1,83 @@
+"""
+The table as Markdown, for SECURITY.md: python tests/attacks/report.py RESULTS.json... > table.md
+
+A results file is what a run of the suite leaves where ATTACKS_RESULTS says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from attacks.table import ATTACKS, CVES, ELSEWHERE, NOT_TRIED
+
+GROUPS = {
+    "A": "Out of the container",
+    "B": "The kernel's surface",
+    "C": "Using up the host",
+    "D": "Paths, links and digests",
+    "G": "The network",
+    "H": "Output",
+    "CVE": "Published against others",
+}
+
+
+def markdown(records: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(_lines(records)) + "\n"
+
+
+def _lines(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    results: dict[str, dict[str, str]] = {}
+    runtimes: dict[str, str] = {}
+    for record in records:
+        runtimes |= record["runtimes"]
+        for name, row in record["results"].items():
+            results.setdefault(name, {}).update(row)
+        yield f"Last run {record['when']}: engine {record['engine']}, kernel {record['kernel']}, {record['machine']}."
+    promises = {attack.id: attack.title for attack in ATTACKS} | {name: title for name, (title, _) in ELSEWHERE.items()}
+    counts = {runtime: Counter(_result(results, name, runtime) for name in promises) for runtime in runtimes}
+    for runtime, version in runtimes.items():
+        counted = ", ".join(f"{count} {result}" for result, count in sorted(counts[runtime].items()))
+        yield f"{runtime} {version}: {counted}; not tried {len(NOT_TRIED)}."
+    for group, heading in GROUPS.items():
+        yield from ("", f"### {heading}", "", _row("", "promise", *runtimes), "|" + "---|" * (2 + len(runtimes)))
+        names = [name for name in promises if _group(name) == group]
+        for name in sorted([*names, *(name for name in NOT_TRIED if _group(name) == group)], key=_order):
+            if name in NOT_TRIED:
+                yield _row(name, f"not tried: {NOT_TRIED[name]}", *("" for _ in runtimes))
+            else:
+                yield _row(name, promises[name], *(_shown(_result(results, name, runtime)) for runtime in runtimes))
+    yield from ("", "### By where it was published", "", "| | tried as, or why not |", "|---|---|")
+    for name, ids in sorted(CVES.items()):
+        yield _row(name, ids if isinstance(ids, str) else ", ".join(ids))
+
+
+def _result(results: dict[str, dict[str, str]], name: str, runtime: str) -> str:
+    row = results.get(name, {})
+    return row.get(runtime) or row.get("any") or "not run"
+
+
+def _shown(result: str) -> str:
+    return f"**{result}**" if result == "failed" else result
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _group(name: str) -> str:
+    return name[0] if re.fullmatch(r"[A-J]\d+[a-z]?", name) else "CVE"
+
+
+def _order(name: str) -> tuple[object, ...]:
+    return tuple(int(part) if part.isdigit() else part for part in re.findall(r"\d+|\D+", name))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown([json.loads(Path(path).read_text()) for path in sys.argv[1:]]))
