@@ -247,7 +247,7 @@ async def test_a_yes_to_another_plan(workspace, monkeypatch):
     """An approval whose digest is not that of the plan runs nothing."""
     monkeypatch.setattr(run_module, "judge", lambda request, settings, rules: ASK)
 
-    async def other(approver, question, grants, *, seconds):
+    async def other(approver, question, grants, **options):
         return Approval(by="somebody", answer=Answer.ONCE, plan_digest="0" * 64)
 
     monkeypatch.setattr(run_module, "decide", other)
