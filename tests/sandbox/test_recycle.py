@@ -59,8 +59,7 @@ async def test_what_cannot_be_scrubbed_is_disposed_of(provider):
     # As root, whom the files of pid 1 in /proc belong to; anybody else can change nothing of it.
     spoils, looks = "echo 900 > /proc/1/oom_score_adj", "cat /proc/1/oom_score_adj"
     after, same = await twice(provider, spoils, looks, user="0:0")
-    assert (same, after.stdout) == (False, b"500
-")
+    assert (same, after.stdout) == (False, b"500\n")
 
 
 async def test_ipc_does_not_survive(provider):
