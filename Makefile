@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images speech init seccomp docs bench clean venv
+.PHONY: help sandbox test check images speech init seccomp docs faults bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -19,8 +19,11 @@ sandbox: images ## a shell in a sandbox on the current folder; without a termina
 
 test: check images speech ## everything: check, unit tests, tests against a real engine
 	@command -v tmux >/dev/null || setup/apt tmux
-	@PYTHONHASHSEED=0 .venv/bin/pytest -m 'not docker' -n logical
-	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker
+	@PYTHONHASHSEED=0 .venv/bin/pytest -m 'not docker' -n logical --ignore=tests/faults
+	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker --ignore=tests/faults
+
+faults: images ## an engine of our own that is killed, paused, filled and restarted under requests; FAULTS=long for all of it
+	@PROVIDER_DOCKER=must .venv/bin/pytest tests/faults
 
 check: venv ## format, lint, types
 	@.venv/bin/ruff format --check

@@ -13,7 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.measure import Bench, Contender, a_provider, in_turns, median, percentiles, ready
+from bench.measure import Bench, Contender, a_provider, in_turns, median, percentiles
 from provider import Provider
 from provider.events import Event, StepFinished
 
@@ -26,7 +26,8 @@ KINDS = (
 
 
 async def measure(bench: Bench) -> None:
-    async with a_provider(bench) as provider:
+    # Without spares: the next one would be made while ours hashes, and not while the others do.
+    async with a_provider(bench, spares=0) as provider:
         for name, files, size, claim, bound in KINDS:
             folder = bench.workspace / "artifacts"
             if bench.quick and files == 1:
@@ -51,7 +52,7 @@ async def _compare(bench: Bench, provider: Provider, name: str, files: int, clai
 
         outcome = await provider.run(["true"], artifacts=["artifacts/**"], on_event=on_event)
         assert len(outcome.artifacts) == files, outcome.artifact_problems[:3]
-        await ready(provider)
+        await provider.settle()
         return seconds * 1000
 
     contenders: dict[str, Contender] = {
