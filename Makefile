@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images speech init seccomp docs faults bench clean venv
+.PHONY: help sandbox test check images speech init seccomp docs attacks faults bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -20,7 +20,10 @@ sandbox: images ## a shell in a sandbox on the current folder; without a termina
 test: check images speech ## everything: check, unit tests, tests against a real engine
 	@command -v tmux >/dev/null || setup/apt tmux
 	@PYTHONHASHSEED=0 .venv/bin/pytest -m 'not docker' -n logical --ignore=tests/faults
-	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker --ignore=tests/faults
+	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker --ignore=tests/faults --ignore-glob='*/attacks/test_[!c]*'
+
+attacks: images ## attacks by their numbers, each with what must not happen; ATTACKS=long for the long race
+	@PROVIDER_DOCKER=must .venv/bin/pytest tests/attacks
 
 faults: images ## an engine of our own that is killed, paused, filled and restarted under requests; FAULTS=long for all of it
 	@PROVIDER_DOCKER=must .venv/bin/pytest tests/faults

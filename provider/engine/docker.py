@@ -99,7 +99,7 @@ class DockerEngine:
         if status == HTTPStatus.NOT_FOUND:
             message = f"image {name!r} is not on the engine; build it with `make images`, or pull it"
             raise ImageMissing(message)
-        with _legible(f"{status} {found!r}"):
+        with _legible((status, found)):
             volumes = tuple(sorted((found.get("Config") or {}).get("Volumes") or {}))
             return Image(name=name, id=found["Id"], volumes=volumes)
 

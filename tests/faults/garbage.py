@@ -173,12 +173,12 @@ async def garbage(damages: Mapping[str, Damage]) -> AsyncIterator[GarbageEngine]
             yield engine
         finally:
             server.close()
-            await asyncio.sleep(0)  # whoever came at the last moment is let in, and sent away with the others
+            await asyncio.sleep(0.02)  # whoever came at the last moment is let in, and sent away with the others
             while tasks:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.02)
 
 
 def good(step: str) -> bytes:
