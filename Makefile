@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images speech init seccomp docs attacks faults bench clean venv
+.PHONY: help sandbox test check images speech init seccomp docs attacks faults soak bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -27,6 +27,9 @@ attacks: images ## attacks by their numbers, each with what must not happen; ATT
 
 faults: images ## an engine of our own that is killed, paused, filled and restarted under requests; FAULTS=long for all of it
 	@PROVIDER_DOCKER=must .venv/bin/pytest tests/faults
+
+soak: images ## 2,000 runs, and nothing may grow; SOAK=N for another number
+	@SOAK=$(or $(SOAK),2000) PROVIDER_DOCKER=must .venv/bin/pytest tests/faults/test_many.py -k test_soak
 
 check: venv ## format, lint, types
 	@.venv/bin/ruff format --check
