@@ -125,7 +125,7 @@ class CommandRun:
         try:
             outcome = await self._outcome()
         except ProviderError as error:
-            return await self._never_ran(_refusal(error))
+            return await self._never_ran(refusal(error, rejected=REJECTED))
         if outcome.error:
             return await self._never_ran(EXECUTION_ERROR + outcome.error)
         if outcome.ending.reason == "canceled":
@@ -240,10 +240,11 @@ def _was_asked(outcome: Outcome) -> bool:
     return approval.get("by") != "policy"
 
 
-def _refusal(error: ProviderError) -> str:
+def refusal(error: ProviderError, *, rejected: str) -> str:
+    """What a model is told of a call that never ran."""
     match error:
         case ApprovalRefused():
-            return REJECTED
+            return rejected
         case PolicyRefused():
             return str(error)
         case _:

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from provider.dialects.codex import events
+from provider.dialects.codex.command import refusal
 from provider.dialects.codex.diff import File, unified
 from provider.dialects.codex.patch import FAILED, Patch, objection
 from provider.dialects.codex.profile import Profile, usual, wider
@@ -39,7 +40,7 @@ from provider.dialects.codex.table import Table
 from provider.dialects.codex.truncation import Ran, structured
 from provider.dialects.codex.turn import Turn
 from provider.dialects.contract import Context, Host, Rejected, Reply, Teller
-from provider.errors import ApprovalRefused, PolicyRefused, ProviderError
+from provider.errors import ProviderError
 from provider.events import ApprovalRequested, Event, StateChanged
 from provider.model import Decision, Outcome, State, Verdict
 from provider.plan import INSIDE, WORKSPACE
@@ -148,7 +149,7 @@ class PatchRun:
         except Rejected as rejection:
             return Reply(content=rejection.text, success=False)
         except ProviderError as error:
-            return Reply(content=_refusal(error), success=False)
+            return Reply(content=refusal(error, rejected=REJECTED), success=False)
         ran = Ran(
             output=report.stdout if report.ok else report.stderr,
             exit_code=outcome.exit_code if outcome.exit_code is not None else 1,
@@ -261,16 +262,6 @@ def _report(outcome: Outcome) -> Report:
         said = outcome.stderr_capture.read(2000).decode(errors="replace")
         message = f"execution error: apply_patch was ended before it could tell what it did: {said or outcome.status}"
         raise Rejected(message) from error
-
-
-def _refusal(error: ProviderError) -> str:
-    match error:
-        case ApprovalRefused():
-            return REJECTED
-        case PolicyRefused():
-            return str(error)
-        case _:
-            return f"execution error: {type(error).__name__}: {error}"
 
 
 def _file(content: str | None, mode: int | None) -> File | None:
