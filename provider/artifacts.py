@@ -47,6 +47,7 @@ _MAX_PATHS = 10_000
 _BATCH = 16  # large files; enough to make the hand-over to a thread cheap, few enough to share evenly
 _MAGIC = re.compile(r"[*?\[]")
 
+_SURROGATE = re.compile("[\ud800-\udfff]")  # stands for a byte that is not UTF-8
 _MANY = 2_000
 """Small files for which a second process is worth its start, which is that of some thousand files."""
 _OWN_SHARE = 0.55
@@ -187,12 +188,9 @@ def _problem(path: str, problem: str, detail: str) -> ArtifactProblem:
 
 def _shown(text: str) -> str:
     r"""A name as text. One that holds `\ud` has its backslashes doubled: no name looks like another's escape."""
-    if text.isascii() and r"\ud" not in text:
-        return text
-    escaped = text.encode("utf-8", "backslashreplace").decode()
-    if escaped != text or r"\ud" in text:
-        return text.replace("\\", "\\\\").encode("utf-8", "backslashreplace").decode()
-    return text
+    if r"\ud" in text or _SURROGATE.search(text):
+        text = text.replace("\\", "\\\\")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -310,6 +310,16 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
     }
 
 
+def inside_program(module: str) -> tuple[str, ...]:
+    """
+    Run `program()` of a module of `provider/inside`.
+
+    Isolated from the workspace and from the image's site packages, and nothing is written beside the sources.
+    """
+    start = f"import sys; sys.path.insert(0, {INSIDE!r}); from {module} import program; sys.exit(program())"
+    return ("python3", "-I", "-S", "-B", "-X", "utf8", "-c", start)
+
+
 def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
     mount = {"Type": "bind", "Source": source, "Target": target}
     if not read_only:

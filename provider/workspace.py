@@ -148,13 +148,6 @@ def find_socket(workspace: Workspace) -> str | None:
         CallError: the workspace is too large to be sure that there is none.
     """
     seen = 0
-
-    def unreadable(error: OSError) -> None:
-        message = (
-            f"{error.filename} in the workspace cannot be read, so a socket in it cannot be ruled out; use tier default"
-        )
-        raise CallError(message) from error
-
     # Not os.walk, which recurses: a tree can be deeper than Python's stack.
     pending = [str(workspace.path)]
     while pending:
@@ -175,7 +168,11 @@ def find_socket(workspace: Workspace) -> str | None:
         except FileNotFoundError:
             continue  # gone since it was listed
         except OSError as error:
-            unreadable(error)
+            message = (
+                f"{error.filename} in the workspace cannot be read, so a socket in it cannot be ruled out; "
+                "use tier default"
+            )
+            raise CallError(message) from error
     return None
 
 

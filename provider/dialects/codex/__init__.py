@@ -19,6 +19,7 @@ from provider.dialects.codex import call as calls
 from provider.dialects.codex import events
 from provider.dialects.codex.call import APPLY_PATCH, CONTAINER_EXEC, LOCAL_SHELL, SHELL, SHELL_COMMAND
 from provider.dialects.codex.command import Asked, CommandRun, prepare, verdict
+from provider.dialects.codex.parsed_cmd import parsed
 from provider.dialects.codex.patch import Patch, from_tool, recognise
 from provider.dialects.codex.patch import Rejected as NoPatch
 from provider.dialects.codex.patching import PatchAsked, PatchRun, decide
@@ -138,7 +139,7 @@ class Codex:
             async with turn.changing:
                 return await patch.reply()
         source = events.Source(call_id=found.call.call_id or context.call_id, turn_id=turn.id)
-        shown = events.Command(source=source, argv=found.argv, cwd=found.cwd)
+        shown = events.Command(source=source, argv=found.argv, cwd=found.cwd, parsed_cmd=parsed(found.argv))
         command = CommandRun(self._host, self._table, context, tell, shown, found, setting)
         # What only looks at things need not wait for what changes them.
         async with contextlib.nullcontext() if is_known_safe(found.argv) else turn.changing:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provider.dialects.codex.parsed_cmd import parsed
+from provider.dialects.codex.parsed_cmd import Parsed
 from provider.model import Stream
 
 Fields = dict[str, Any]
@@ -32,6 +32,8 @@ class Command:
     argv: tuple[str, ...]
     cwd: str
     """In the sandbox."""
+    parsed_cmd: Sequence[Parsed]
+    """What it looks like to a person; every event of the call has it."""
 
     def begin(self) -> Fields:
         return {"type": "exec_command_begin", **self._fields()}
@@ -46,7 +48,7 @@ class Command:
         }
 
     def approval_request(self, reason: str) -> Fields:
-        asked = {"command": list(self.argv), "cwd": self.cwd, "parsed_cmd": parsed(self.argv)}
+        asked = {"command": list(self.argv), "cwd": self.cwd, "parsed_cmd": list(self.parsed_cmd)}
         return {"type": "exec_approval_request", **_of(self.source), **asked, **_reason(reason)}
 
     def end(
@@ -70,8 +72,8 @@ class Command:
         )
 
     def _fields(self) -> Fields:
-        about = {"command": list(self.argv), "cwd": self.cwd, "parsed_cmd": parsed(self.argv), "source": "agent"}
-        return {**_of(self.source), **about}
+        about = {"command": list(self.argv), "cwd": self.cwd, "parsed_cmd": list(self.parsed_cmd)}
+        return {**_of(self.source), **about, "source": "agent"}
 
 
 def patch_approval_request(source: Source, changes: Mapping[str, Fields], reason: str) -> Fields:

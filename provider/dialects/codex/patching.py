@@ -43,13 +43,11 @@ from provider.dialects.contract import Context, Host, Rejected, Reply, Teller
 from provider.errors import ProviderError
 from provider.events import ApprovalRequested, Event, StateChanged
 from provider.model import Decision, Outcome, State, Verdict
-from provider.plan import INSIDE, WORKSPACE
+from provider.plan import WORKSPACE, inside_program
 
 REJECTED: Final = "patch rejected by user"
 READ_ONLY: Final = "patch rejected: writing is blocked by read-only sandbox; rejected by user approval settings"
-_BOOT: Final = f"import sys; sys.path.insert(0, {INSIDE!r}); from apply_patch import program; sys.exit(program())"
-# Isolated from the workspace and the image's site packages, and nothing is written beside the sources.
-PROGRAM: Final = ("python3", "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
+PROGRAM: Final = inside_program("apply_patch")
 _MAX_REPORT: Final = 64 * 2**20
 
 

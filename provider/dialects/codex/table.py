@@ -7,13 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from provider.dialects.codex.environment import EnvironmentPolicy, Inherit
 from provider.dialects.codex.execrules import Rules, load_rules
 from provider.dialects.codex.requirement import AskForApproval, SandboxPolicy, Setting
 from provider.dialects.codex.truncation import Budget, Unit
-from provider.errors import ConfigError
+from provider.dialects.tables import read_table
 from provider.model import Network, Tier
 from provider.plan import MAX_TIMEOUT
 from provider.settings import Size
@@ -93,12 +93,7 @@ class Table(BaseModel):
 
 def load_table(tables: Mapping[str, Mapping[str, Any]]) -> Table:
     """Raises ConfigError naming the key, or the rule file."""
-    try:
-        table = Table.model_validate(dict(tables.get(TABLE, {})))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        message = f"settings: [tools.{TABLE}] {faults}"
-        raise ConfigError(message) from error
+    table = read_table(Table, tables, TABLE)
     table.environment.policy()
     table.setting()
     return table

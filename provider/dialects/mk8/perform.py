@@ -32,10 +32,9 @@ from provider.inside.mk8.compiled import Compiled
 from provider.inside.mk8.errors import Mk8Error, TimedOut
 from provider.inside.mk8.execute import CLEANUP_SECONDS
 from provider.model import Outcome, Stream
-from provider.plan import INSIDE
+from provider.plan import inside_program
 
-_BOOT: Final = f"import sys; sys.path.insert(0, {INSIDE!r}); from mk8.main import program; sys.exit(program())"
-PROGRAM: Final = ("python3", "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
+PROGRAM: Final = inside_program("mk8.main")
 SCRIPT, TRANSCRIPTION = "mk8.shell", "mk8.transcribe"
 """What the operator's rules read in place of our own programs: nothing of the agent's is shell text there."""
 NOTHING_RUNS = (Mk8Error, Mismatch, ConfigError, Rejected)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import platformdirs
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from provider.dialects.mk8.dangerous import SystemUser
 from provider.dialects.mk8.kinds import ACTIONS, DANGEROUS_SHELL, SAFE_SHELL, Kind
 from provider.dialects.mk8.permissions import WILDCARD, Caller, Channel, Clearance, Context, Grant, PermissionSet
 from provider.dialects.mk8.resources import Container
 from provider.dialects.mk8.transcription import ENGLISH, AudioDevice, Model
-from provider.errors import ConfigError
+from provider.dialects.tables import read_table
 from provider.model import Network
 
 TABLE: Final = "mk8"
@@ -188,9 +188,4 @@ def containers(sandboxes: tuple[str, ...]) -> tuple[Container, ...]:
 
 def load_table(tables: Mapping[str, Mapping[str, Any]]) -> Table:
     """Raises ConfigError naming the key."""
-    try:
-        return Table.model_validate(dict(tables.get(TABLE, {})))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        message = f"settings: [tools.{TABLE}] {faults}"
-        raise ConfigError(message) from error
+    return read_table(Table, tables, TABLE)

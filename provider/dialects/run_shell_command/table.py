@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from provider.dialects.run_shell_command.lists import TOOL, Lists, Prefix, Width, parse_entry
-from provider.errors import ConfigError
+from provider.dialects.tables import read_table
 
 
 def _entries(value: object) -> object:
@@ -60,9 +60,4 @@ class Table(BaseModel):
 
 def load_table(tables: Mapping[str, Mapping[str, Any]]) -> Table:
     """Raises ConfigError naming the key."""
-    try:
-        return Table.model_validate(dict(tables.get(TOOL, {})))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        message = f"settings: [tools.{TOOL}] {faults}"
-        raise ConfigError(message) from error
+    return read_table(Table, tables, TOOL)

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from provider.dialects.contract import Asked, Context, Host, Rejected, Reply, Teller, Tool
 from provider.dialects.shell_cmd import events, words
@@ -31,7 +31,8 @@ from provider.dialects.shell_cmd.call import NAME, Call, read_call, unreadable
 from provider.dialects.shell_cmd.parse import Case, Permission, judge, parse
 from provider.dialects.shell_cmd.registry import Canceled, Deletion, Registry, now
 from provider.dialects.shell_cmd.reply import Came, Form, Result, conclude, tool_text, written
-from provider.errors import ConfigError, ProviderError
+from provider.dialects.tables import read_table
+from provider.errors import ProviderError
 from provider.events import Event, StateChanged
 from provider.model import Decision, Outcome, State, Stream, Verdict
 
@@ -91,12 +92,7 @@ class Table(BaseModel):
 
 def dialect(host: Host, tables: Mapping[str, Mapping[str, Any]]) -> ShellCmd:
     """Raises ConfigError."""
-    try:
-        return ShellCmd(host, Table.model_validate(dict(tables.get(NAME, {}))))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        message = f"settings: [tools.{NAME}] {faults}"
-        raise ConfigError(message) from error
+    return ShellCmd(host, read_table(Table, tables, NAME))
 
 
 class ShellCmd:
