@@ -339,8 +339,8 @@ plans = st.builds(
 )
 
 
-@given(plans, st.booleans(), st.integers(0, 2**32 - 1))
-def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, credit: int):
+@given(plans, st.booleans(), st.integers(0, 2**32 - 1), st.lists(st.integers(0, 8191)).map(tuple))
+def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, credit: int, processors: tuple[int, ...]):
     """Every part of a plan arrives as its own record, byte for byte, and nothing else does."""
     expected = {
         "a": [os.fsencode(argument) for argument in plan.argv],
@@ -355,8 +355,9 @@ def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, cr
         "k": [] if plan.lease is None else [round(plan.lease * 1000).to_bytes(8, "big")],
         "r": [b""] if plan.reuse == "scrub" else [],
         "w": [b""] if plan.watch_writes else [],
+        "n": [b"".join(place.to_bytes(2, "big") for place in processors)] if processors else [],
     }
-    found = decoded(wire.command(plan, stdin=stdin, credit=credit))
+    found = decoded(wire.command(plan, stdin=stdin, credit=credit, processors=processors))
     assert found == {tag: values for tag, values in expected.items() if values}
 
 

@@ -71,7 +71,10 @@ static void parse_spec(void)
             run.linger_ms = (uint32_t)big_endian(value, 4);
         else if (tag == 'c' && n == 4)
             run.credit = (uint32_t)big_endian(value, 4);
-        else if (tag == 'i' && n == 0)
+        else if (tag == 'n' && n > 0 && n % 2 == 0) {
+            run.processors = value;
+            run.processors_len = n;
+        } else if (tag == 'i' && n == 0)
             run.wants_stdin = true;
         else if (tag == 'p' && n == 4) {
             run.wants_pty = true;
@@ -145,6 +148,7 @@ static _Noreturn void become_command(int in_fd, int out_fd, int err_fd, int repo
     int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (score >= 0 && write(score, "1000", 4) < 0)
         score = -1; /* a kernel that refuses this leaves the command as likely a victim as we are */
+    keep_to_processors();
     reset_signals();
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (chdir(run.cwd) < 0)

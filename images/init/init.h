@@ -5,6 +5,7 @@
  *   frames.c        bytes to and from the provider
  *   command.c       the command: read, started, forgotten
  *   streams.c       its stdin and its output
+ *   processors.c    how many processors it finds
  *   processes.c     who lives: reaped, listed, signalled, told at the end
  *   denials.c       what the sandbox refused to it, counted
  *   places.c        directories that a command may write to, as they were at the start
@@ -67,6 +68,8 @@ struct run {
     uint32_t grace_ms, linger_ms, credit;
     bool wants_stdin, wants_pty, wants_lease, wants_reuse, wants_watch;
     struct winsize window;
+    const unsigned char *processors; /* in the spec: places among our own processors, two bytes each */
+    size_t processors_len;
 
     /* As it runs. */
     pid_t command;     /* 0 before it is started and after it was reaped */
@@ -140,6 +143,10 @@ void note_owed(void);
 bool is_settled(void);
 void close_if_empty(struct stream *stream);
 bool better_wait(uint64_t now);
+
+/* processors.c */
+int count_processors(void);
+void keep_to_processors(void);
 
 /* processes.c */
 long oom_kills(void);

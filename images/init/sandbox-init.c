@@ -40,6 +40,9 @@ static void hello(void)
             say("%s=%s\n", facts[i][0], value);
     if (stat("/workspace", &workspace) == 0)
         say("inode=%" PRIuMAX "\n", (uintmax_t)workspace.st_ino);
+    int processors = count_processors();
+    if (processors > 0)
+        say("cpus=%d\n", processors);
     put_text('H');
 }
 

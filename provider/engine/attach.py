@@ -102,13 +102,13 @@ class Attachment(asyncio.BufferedProtocol):
             self._news.clear()
             await self._news.wait()
 
-    def release(self, plan: ExecPlan, *, stdin: bool) -> None:
+    def release(self, plan: ExecPlan, *, stdin: bool, processors: tuple[int, ...] = ()) -> None:
         """Send a command, on a conversation that is as good as new."""
         self._stdin_credit = wire.STDIN_WINDOW
         self._credit = WINDOW
         self._granted = 0
         self._scrubbed = self._expect() if plan.reuse == "scrub" else None
-        self.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW))
+        self.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW, processors=processors))
 
     async def processes(self) -> tuple[Process, ...]:
         if self._listing is None or self._listing.done():

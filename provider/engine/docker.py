@@ -35,6 +35,7 @@ from provider.engine.ask import MAX_ANSWER, Line
 from provider.engine.attach import Attachment, attach
 from provider.engine.attest import attest_clean, attest_engine, attest_host, attest_init
 from provider.engine.owner import OWNER_LABEL, is_dead, this_owner
+from provider.engine.processors import Processors, count
 from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, SandboxError, SandboxLost
 from provider.model import BoxPlan, Container, EndReason, ExecPlan, Image, Message, Process
 from provider.plan import container_request
@@ -81,6 +82,7 @@ class DockerEngine:
         self._client: docker.APIClient | None = None
         self._connecting = threading.Lock()
         self._owner = this_owner()
+        self.processors = Processors()
         self._undoing = Background()
         self._doubtful: set[str] = set()
         """Names of containers that may exist: an engine that fell silent may yet do what it was asked."""
@@ -119,7 +121,7 @@ class DockerEngine:
         name = f"sandbox-{uuid.uuid4().hex}"
         profile = self._assets.profiles[box.seccomp].text
         request = container_request(box, profile=profile, labels={OWNER_LABEL: self._owner})
-        sandbox = DockerSandbox(self, Container.planned(box, name))
+        sandbox = DockerSandbox(self, Container.planned(box, name), cpus=box.limits.cpus)
         steps = [asyncio.ensure_future(self._create(name, request))]
         try:
             await asyncio.shield(steps[0])
@@ -175,6 +177,7 @@ class DockerEngine:
             name, pid, runtime = reported["Id"], reported["State"]["Pid"], reported["HostConfig"].get("Runtime")
             sandbox.host_pid = pid if attest_host(box, name, pid) else None
         attest_init(box, hello)
+        sandbox.processors_there = count(hello)
         sandbox.container = replace(
             sandbox.container,
             id=name,
@@ -324,10 +327,14 @@ class DockerEngine:
 class DockerSandbox:
     """One container: created, attested, waiting. Serves one command, or a session's one after the other."""
 
-    def __init__(self, engine: DockerEngine, container: Container) -> None:
+    def __init__(self, engine: DockerEngine, container: Container, *, cpus: float) -> None:
         self._engine = engine
         self._name = container.id
         self._gone = False
+        self._cpus = cpus
+        self._processors: tuple[int, ...] = ()
+        self.processors_there = 0
+        """How many pid 1 could use."""
         self.host_pid: int | None = None
         """Of pid 1, where it is to be seen from here."""
         self.is_started = False
@@ -343,7 +350,8 @@ class DockerSandbox:
         self.container = replace(self.container, warm=True)
 
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
-        self._attached.release(plan, stdin=stdin)
+        self._processors = self._engine.processors.take(self._cpus, self.processors_there)
+        self._attached.release(plan, stdin=stdin, processors=self._processors)
 
     def messages(self) -> AsyncIterator[Message]:
         return self._attached.messages()
@@ -367,12 +375,14 @@ class DockerSandbox:
         self._attached.send(b"T", _TERMINATE[reason])
 
     async def renew(self) -> None:
+        self._leave_processors()
         report = await self._engine.in_time(self._attached.scrubbed())
         attest_clean(report, self.host_pid)
         self.container = replace(self.container, served=self.container.served + 1)
 
     async def dispose(self, *, stuck: bool = False) -> None:
         """Close the stream first: pid 1 ends everything, and no kill can hang on a stream that nobody reads."""
+        self._leave_processors()
         if self._gone:
             return
         if self.attachment:
@@ -382,6 +392,10 @@ class DockerSandbox:
         else:
             await self._engine.remove(self._name)
         self._gone = True
+
+    def _leave_processors(self) -> None:
+        self._engine.processors.leave(self._processors)
+        self._processors = ()
 
     @property
     def _attached(self) -> Attachment:

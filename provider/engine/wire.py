@@ -37,8 +37,8 @@ def frame(kind: bytes, payload: bytes = b"") -> bytes:
     return _HEADER.pack(kind[0], len(payload)) + payload
 
 
-def command(plan: ExecPlan, *, stdin: bool, credit: int) -> bytes:
-    """Encode a whole command: the spec in pieces, then the word to run it."""
+def command(plan: ExecPlan, *, stdin: bool, credit: int, processors: tuple[int, ...] = ()) -> bytes:
+    """Encode a whole command: the spec in pieces, then the word to run it. Without `processors`, it may use all."""
     records = [_record(b"a", os.fsencode(argument)) for argument in plan.argv]
     records += [_record(b"e", os.fsencode(f"{name}={value}")) for name, value in plan.env]
     records.append(_record(b"d", os.fsencode(plan.cwd)))
@@ -57,6 +57,8 @@ def command(plan: ExecPlan, *, stdin: bool, credit: int) -> bytes:
         records.append(_record(b"r", b""))
     if plan.watch_writes:
         records.append(_record(b"w", b""))
+    if processors:
+        records.append(_record(b"n", struct.pack(f">{len(processors)}H", *processors)))
     spec = b"".join(records)
     pieces = [frame(b"S", spec[at : at + MAX_PAYLOAD]) for at in range(0, len(spec), MAX_PAYLOAD)]
     return b"".join(pieces) + frame(b"X")

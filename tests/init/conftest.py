@@ -156,7 +156,14 @@ class Init:
         self.granted += size
         self.send(b"C", struct.pack(">I", size))
 
-    def run(self, *argv: str, credit: int = PLENTY, stdin: bool = False, **parts: Any) -> None:
+    def run(
+        self,
+        *argv: str,
+        credit: int = PLENTY,
+        stdin: bool = False,
+        processors: tuple[int, ...] = (),
+        **parts: Any,
+    ) -> None:
         """Release a command; a single text is for the shell."""
         plan = {"env": {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "cwd": "/", "timeout": None, "grace": 0.2, "tty": None}
         plan.update(parts)
@@ -165,7 +172,8 @@ class Init:
         self._forget()
         self.granted = credit
         assert self.process.stdin
-        self.process.stdin.write(wire.command(ExecPlan(argv=command, artifacts=(), **plan), stdin=stdin, credit=credit))
+        planned = ExecPlan(argv=command, artifacts=(), **plan)
+        self.process.stdin.write(wire.command(planned, stdin=stdin, credit=credit, processors=processors))
 
     async def frame(self) -> tuple[int, bytes]:
         assert self.process.stdout

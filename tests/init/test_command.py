@@ -32,6 +32,7 @@ async def test_hello_tells_its_confinement(init):
     """Protocol, ids, privileges and capabilities are told as the kernel shows them."""
     expected = {"protocol": "2", "no_new_privs": "1", "seccomp": "0", "cap_eff": "0" * 16, "cap_bnd": "0" * 16}
     expected |= dict.fromkeys(("uid", "gid"), "65534" if os.geteuid() == 0 else "0")
+    expected["cpus"] = str(len(os.sched_getaffinity(0)))
     assert {name: value for name, value in init.hello.items() if name != "inode"} == expected
 
 
@@ -71,6 +72,8 @@ MALFORMED = {
     "a watch with a value": wire.frame(b"S", b"w\0\0\0\1x") + wire.frame(b"X"),
     "a scrub with a value": wire.frame(b"S", b"r\0\0\0\1x") + wire.frame(b"X"),
     "both kept and scrubbed": wire.frame(b"S", b"a\0\0\0\1xr\0\0\0\0k\0\0\0\x08" + bytes(8)) + wire.frame(b"X"),
+    "no processor": wire.frame(b"S", b"n\0\0\0\0") + wire.frame(b"X"),
+    "half a processor": wire.frame(b"S", b"n\0\0\0\3\0\0\0") + wire.frame(b"X"),
     "a stdin with a value": wire.frame(b"S", b"i\0\0\0\1x") + wire.frame(b"X"),
     "more than 4 MiB": wire.frame(b"S", bytes(65_536)) * 65,
 }
@@ -253,6 +256,23 @@ async def test_a_command_leads_its_own_session(init):
     await init.ending()
     (_, group, session), (shell,) = (line.split() for line in init.output["stdout"].splitlines())
     assert group == session == shell
+
+
+OURS = sorted(os.sched_getaffinity(0))
+LAST = len(OURS) - 1
+
+
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [((), OURS), ((0,), OURS[:1]), ((LAST,), OURS[-1:]), ((0, 9999, 0, LAST), [OURS[0], OURS[-1]]), ((9999,), OURS)],
+    ids=["all", "the first", "the last", "those that are there", "none that is there"],
+)
+async def test_a_command_finds_the_processors_that_it_was_given(init, places: tuple[int, ...], found: list[int]):
+    """They are counted among pid 1's own, which itself stays on all of them; where none is left it may use all."""
+    init.run("grep -h Cpus_allowed: /proc/self/status /proc/1/status", processors=places)
+    await init.ending()
+    masks = [int(line.split()[1].replace(b",", b""), 16) for line in init.output["stdout"].splitlines()]
+    assert masks == [sum(1 << cpu for cpu in set(cpus)) for cpus in (found, OURS)]
 
 
 async def test_pid_1_is_closed_to_the_command(init):
