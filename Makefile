@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images speech init seccomp docs attacks faults soak bench clean venv
+.PHONY: help sandbox test check images speech init seccomp docs attacks fuzz faults soak bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -24,6 +24,9 @@ test: check images speech ## everything: check, unit tests, tests against a real
 
 attacks: images ## attacks by their numbers, each with what must not happen; ATTACKS=long for the long race
 	@PROVIDER_DOCKER=must .venv/bin/pytest tests/attacks
+
+fuzz: images ## a million shell strings, and bash starts nothing that policy has not judged; FUZZ=N for another number
+	@FUZZ=$(FUZZ) .venv/bin/python tests/policy/fuzz.py
 
 faults: images ## an engine of our own that is killed, paused, filled and restarted under requests; FAULTS=long for all of it
 	@PROVIDER_DOCKER=must .venv/bin/pytest tests/faults

@@ -24,6 +24,12 @@ ODD = (
     "in ", "esac", "case ", "if ", "for ", "while ", "else ", "select ", "until ", "v=", "v+=", "c1()", "\\'",
     '\\"', "\\`", "\\$",
 )  # fmt: skip
+BUILTINS = (
+    "cd", ".", ":", "echo", "eval", "exec", "exit", "export", "kill", "printf", "pwd", "read", "set", "shift", "source",
+    "test", "trap", "true", "type", "ulimit", "unset", "wait",
+)  # fmt: skip
+ROUGH = 0.3
+"""How much of `any_string` is no grammar at all."""
 LIKELY_KNOWN = 0.5
 """How often a construct that both readers know is preferred to any."""
 
@@ -38,6 +44,17 @@ def shell_string(source: Random, depth: int = 4) -> str:
         for _ in range(source.randint(1, 4)):
             text = _damaged(source, text)
     return text
+
+
+def any_string(source: Random) -> str:
+    """Such a text, or a heap of its pieces, real builtins and any characters. Only for bash in a sandbox."""
+    if source.random() > ROUGH:
+        return shell_string(source)
+    pieces = [*_HEAP, *(chr(source.randrange(1, 0xD800)) for _ in range(8))]
+    return "".join(source.choice(pieces) for _ in range(source.randrange(1, 25)))
+
+
+_HEAP = (*ODD, *BUILTINS, *map(chr, range(32, 127)), " ", " c1 ")
 
 
 def _damaged(source: Random, text: str) -> str:
