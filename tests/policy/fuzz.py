@@ -81,7 +81,8 @@ def told(found: Fuzzed) -> str:
     rate = found.strings / found.seconds if found.seconds else 0.0
     return (
         f"{found.strings:,} strings, {found.distinct:,} distinct, {found.run:,} run by bash, "
-        f"{found.commands:,} commands started; not judged: {len(found.overlooked)}; lost: {len(found.lost)}; {rate:,.0f} strings/s"
+        f"{found.commands:,} commands started; not judged: {len(found.overlooked)}; lost: {len(found.lost)}; "
+        f"{rate:,.0f} strings/s"
     )
 
 
