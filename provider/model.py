@@ -50,6 +50,10 @@ class Limits:
     """Kept of each stream; what comes after is counted and dropped."""
     flood_bytes: int = 2048 * MIB
     """Both streams together; a command that writes more is ended."""
+    workspace_bytes: int = 10 * 1024 * MIB
+    """What a run may add to the workspace, as the disk counts; 0 is no limit."""
+    workspace_files: int = 1_000_000
+    """Files and directories that it may add there; 0 is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +230,30 @@ class Process:
     """Its arguments joined by spaces; bytes that are not printable ASCII are written as escapes."""
 
 
-EndReason = Literal["exited", "timed_out", "canceled", "output_limit"]
+EndReason = Literal["exited", "timed_out", "canceled", "output_limit", "workspace_quota"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What a run added to its workspace, when that was more than it may."""
+
+    bytes: int
+    files: int
+    max_bytes: int
+    max_files: int
+    counted: Literal["tree", "filesystem"] = "tree"
+    """
+    In the workspace's own files; or in what its filesystem lost since the start, where the files do not tell: too many
+    or too deep to be looked at, closed to us, or deleted and still open.
+    """
+
+    def __str__(self) -> str:
+        limits = (
+            (self.bytes, self.max_bytes, f"{self.max_bytes:,} bytes"),
+            (self.files, self.max_files, f"{self.max_files:,} files"),
+        )
+        passed = " and ".join(name for count, most, name in limits if most and count > most)
+        return f"{self.bytes:,} bytes and {self.files:,} files were added to the workspace; it may be {passed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +283,8 @@ class Ending:
     UDP datagrams to a port of the sandbox's own that nobody listens on. Without a network the look-up of a name is two
     to four of them, for the resolver then asks 127.0.0.1; but nobody can tell them from others.
     """
+    growth: Growth | None = None
+    """What was added to the workspace, if it was too much. Not pid 1's word: the provider has looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +336,16 @@ class Artifact:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlChange:
+    """A file by which programs of the host are steered, as the run left it; see `changes.py`."""
+
+    path: str
+    change: Literal["created", "changed", "removed"]
+    because: str
+    """What runs by it."""
+
+
 ArtifactFault = Literal[
     "missing", "symlink", "directory", "fifo", "socket", "device", "too_large", "unreadable", "unstable", "too_many"
 ]
@@ -353,6 +392,8 @@ class Outcome:
     container: Container | None
     artifacts: tuple[Artifact, ...] = ()
     artifact_problems: tuple[ArtifactProblem, ...] = ()
+    control_changes: tuple[ControlChange, ...] = ()
+    """Before somebody opens the workspace on the host, these are worth a look."""
     callback_errors: tuple[BaseException, ...] = ()
     lease: str | None = None
     """The name under which `Provider.lease` finds what the command left running."""
@@ -409,6 +450,13 @@ class Outcome:
     def output_limited(self) -> bool:
         """The command was ended because it wrote more than `limits.flood_bytes`."""
         return self.ending.reason == "output_limit"
+
+    @property
+    def over_quota(self) -> str:
+        """Why the command was ended, or failed at its end, for what it added to the workspace; empty if it was not."""
+        if self.ending.reason != "workspace_quota":
+            return ""
+        return str(self.ending.growth or "more was added to the workspace than may be")
 
     @property
     def pid(self) -> int | None:

@@ -169,7 +169,7 @@ def check_signal(number: int) -> None:
 
 def _check_limits(limits: Limits) -> None:
     lowest = {"memory_bytes": 6 * 2**20, "cpus": 0.01, "pids": 2, "tmp_bytes": 2**16, "file_bytes": 1, "open_files": 16}
-    lowest |= {"output_bytes": 0, "flood_bytes": 1}
+    lowest |= {"output_bytes": 0, "flood_bytes": 1, "workspace_bytes": 0, "workspace_files": 0}
     for name, value in asdict(limits).items():
         # Docker reads 0 as "no limit" for most of these.
         if not math.isfinite(value) or value < lowest[name]:

@@ -58,6 +58,8 @@ class LimitSettings(BaseModel):
     open_files: int = Field(default=_DEFAULTS.open_files, ge=64)
     output: Size = Field(default=_DEFAULTS.output_bytes, ge=0)
     flood: Size = Field(default=_DEFAULTS.flood_bytes, ge=1)
+    workspace: Size = Field(default=_DEFAULTS.workspace_bytes, ge=0)
+    workspace_files: int = Field(default=_DEFAULTS.workspace_files, ge=0)
 
     def limits(self) -> Limits:
         return Limits(
@@ -69,6 +71,8 @@ class LimitSettings(BaseModel):
             open_files=self.open_files,
             output_bytes=self.output,
             flood_bytes=self.flood,
+            workspace_bytes=self.workspace,
+            workspace_files=self.workspace_files,
         )
 
 

@@ -6,6 +6,7 @@
  *   command.c       the command: read, started, forgotten
  *   streams.c       its stdin and its output
  *   processors.c    how many processors it finds
+ *   mounts.c        what covers names of the workspace
  *   processes.c     who lives: reaped, listed, signalled, told at the end
  *   denials.c       what the sandbox refused to it, counted
  *   places.c        directories that a command may write to, as they were at the start
@@ -148,6 +149,9 @@ bool better_wait(uint64_t now);
 int count_processors(void);
 void keep_to_processors(void);
 
+/* mounts.c */
+void tell_mounts(void);
+
 /* processes.c */
 long oom_kills(void);
 void reap(void);
@@ -175,6 +179,8 @@ struct scrubbing {
 };
 __attribute__((format(printf, 2, 3))) void leave_unclean(struct scrubbing *s, const char *format, ...);
 bool spend(struct scrubbing *s);
+bool has_word(const char *list, const char *word);
+void unescape(char *path);
 void remember_places(void);
 void tidy_places(struct scrubbing *s);
 void remember(void);

@@ -139,7 +139,7 @@ static void remember_entries(struct place *p)
     closedir(listing);
 }
 
-static bool has_word(const char *list, const char *word)
+bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
     for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
@@ -149,7 +149,7 @@ static bool has_word(const char *list, const char *word)
 }
 
 /* The kernel writes blanks and backslashes in paths as \ooo. */
-static void unescape(char *path)
+void unescape(char *path)
 {
     char *to = path;
     for (; *path; path++)

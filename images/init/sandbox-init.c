@@ -43,6 +43,7 @@ static void hello(void)
     int processors = count_processors();
     if (processors > 0)
         say("cpus=%d\n", processors);
+    tell_mounts();
     put_text('H');
 }
 
@@ -69,6 +70,16 @@ static void begin_kill(const char *why)
 static void grant(uint32_t more)
 {
     run.credit = more < UINT32_MAX - run.credit ? run.credit + more : UINT32_MAX;
+}
+
+static const char *reason(unsigned char letter)
+{
+    switch (letter) {
+    case 'o': return "output_limit";
+    case 't': return "timed_out";
+    case 'w': return "workspace_quota";
+    default: return "canceled";
+    }
 }
 
 static void take_frame(unsigned char type, const unsigned char *payload, size_t n)
@@ -98,7 +109,7 @@ static void take_frame(unsigned char type, const unsigned char *payload, size_t 
         if (run.wants_pty && run.output.fd >= 0)
             (void)ioctl(run.output.fd, TIOCSWINSZ, &run.window);
     } else if (type == 'T' && n == 1)
-        begin_kill(payload[0] == 'o' ? "output_limit" : payload[0] == 't' ? "timed_out" : "canceled");
+        begin_kill(reason(payload[0]));
     else
         give_up("unknown frame");
 }

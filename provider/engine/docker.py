@@ -57,7 +57,7 @@ _ILLEGIBLE = (AttributeError, LookupError, TypeError, ValueError, RecursionError
 """What reading an answer of an unexpected form raises, in the SDK and here."""
 _DOUBT_SECONDS = 1.0
 """What a create that was never answered may still take, once its engine answers again."""
-_TERMINATE = {"canceled": b"c", "output_limit": b"o", "timed_out": b"t", "exited": b"c"}
+_TERMINATE = {"canceled": b"c", "output_limit": b"o", "timed_out": b"t", "workspace_quota": b"w", "exited": b"c"}
 
 _again = tenacity.retry(
     retry=tenacity.retry_if_exception_type(EngineUnavailable),

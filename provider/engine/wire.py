@@ -182,6 +182,7 @@ _REASONS: dict[str, EndReason] = {
     "timed_out": "timed_out",
     "canceled": "canceled",
     "output_limit": "output_limit",
+    "workspace_quota": "workspace_quota",
 }
 
 

@@ -452,7 +452,14 @@ async def test_a_full_pipe_does_not_hold_up_a_deadline(init, held):
 
 
 @pytest.mark.parametrize(
-    ("payload", "reason"), [(b"c", "canceled"), (b"o", "output_limit"), (b"t", "timed_out"), (b"?", "canceled")]
+    ("payload", "reason"),
+    [
+        (b"c", "canceled"),
+        (b"o", "output_limit"),
+        (b"t", "timed_out"),
+        (b"w", "workspace_quota"),
+        (b"?", "canceled"),
+    ],
 )
 async def test_a_kill_frame_ends_the_command(init, payload: bytes, reason: str):
     """With the reason that it names; the first one counts."""
