@@ -65,14 +65,17 @@ PARAMETERS = re.compile(f"({_PARAMETER})")
 # Nearly all of most texts: blanks, then a word that may name a program, another plain one, one in single quotes, one in
 # double quotes with no more in it than parameters, an operator with the blanks after it, a redirection to a plain word,
 # or a continued line. Where none of these stands the match is the blanks alone, and has no `lastindex`.
+_ENDS = r"(?![^ \t\n;|)])"
+_TILDE = r"(?:(?<=[A-Za-z0-9_])~[A-Za-z0-9]*+)?"  # HEAD~1, which is no home directory
+_JOINT = r"(&&|\|\||\n|;(?![;&])|\|(?![|&]))[ \t]*+"
 COMMON = re.compile(
-    r"""[ \t]*+(?:(?:([A-Za-z0-9_./+-]++)|([A-Za-z0-9_./:,=+@%^\x80-\xff-]++)|'([^']*)'"""
-    rf"""|"([^"\\$`]*+(?:{_PARAMETER}[^"\\$`]*+)*+)")(?![^ \t\n;|)])"""
-    r"""|(&&|\|\||\n|;(?![;&])|\|(?![|&]))[ \t]*+"""
-    r"""|([0-9]*+)(>>|>&|>|<)[ \t]*+((?!-)[A-Za-z0-9_./:,=+@%^\x80-\xff-]++)(?![^ \t\n;|)])"""
+    rf"""[ \t]*+(?:(?:([A-Za-z0-9_./+-]++)|([A-Za-z0-9_./:,=+@%^\x80-\xff-]++{_TILDE})"""
+    rf"""|'([^']*)'|"([^"\\$`]*+(?:{_PARAMETER}[^"\\$`]*+)*+)"){_ENDS}"""
+    rf"""|{_JOINT}"""
+    rf"""|([0-9]*+)(>>|>&|>|<)[ \t]*+((?!-)[A-Za-z0-9_./:,=+@%^\x80-\xff-]++){_ENDS}"""
     r"""|((?<=[ \t])\\\n)|)"""
 )
-COMMON_PROGRAM, _COMMON_PLAIN, COMMON_SINGLE, COMMON_DOUBLE, COMMON_OPERATOR = 1, 2, 3, 4, 5
+_COMMON_PROGRAM, _COMMON_PLAIN, COMMON_SINGLE, COMMON_DOUBLE, COMMON_OPERATOR = 1, 2, 3, 4, 5
 COMMON_DESCRIPTOR, COMMON_REDIRECT, COMMON_TARGET, COMMON_CONTINUED = 6, 7, 8, 9
 _BRACED_PLAIN = r"(?:[A-Za-z0-9_./:,=+@%^*? -]|\$[A-Za-z_][A-Za-z0-9_]*)*"
 # Without nested quotes and substitutions, with digits where bash would do arithmetic, and without `@` and `!`, which
@@ -103,6 +106,14 @@ BASH_REDIRECTS = {"&>", "&>>", "<<<"}
 CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 LEFT_OUT = frozenset({"function", "select", "coproc", "in", "]]"})
 RESERVED: Final = CLOSERS | LEFT_OUT | {"if", "while", "until", "for", "case", "{", "!", "[[", "time"}
+
+# Nearly all of most texts where a command may begin: a keyword, or a program with its plain arguments and the operator
+# after them. A keyword stands alone, for of `if if if ...` each would take all the others for its arguments.
+_KEYWORDS = "|".join(sorted(filter(str.isalpha, RESERVED), reverse=True))
+COMMON_COMMAND = re.compile(
+    rf"""[ \t\n]*+(?:({_KEYWORDS}){_ENDS}|([A-Za-z0-9_./+-]++){_ENDS}"""
+    rf"""((?:[ \t]++[A-Za-z0-9_./:,=+@%^-]++{_TILDE}{_ENDS})*+)(?:[ \t]*+{_JOINT})?+)"""
+)
 
 # After these, bash reads the rest of the text by other rules.
 ALTERS = frozenset({"alias", "unalias", "shopt", "enable", "hash"})

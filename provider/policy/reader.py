@@ -32,11 +32,11 @@ from provider.policy.grammar import (
     CLOSING,
     COMMENT,
     COMMON,
+    COMMON_COMMAND,
     COMMON_CONTINUED,
     COMMON_DESCRIPTOR,
     COMMON_DOUBLE,
     COMMON_OPERATOR,
-    COMMON_PROGRAM,
     COMMON_REDIRECT,
     COMMON_SINGLE,
     COMMON_TARGET,
@@ -233,7 +233,7 @@ class Reader:
     """Goes over a text once, with a stack of its own."""
 
     def __init__(self) -> None:
-        self.drafts: list[_Draft] = []
+        self.drafts: list[_Draft | Command] = []
         self.portable = True
         self.unwitnessed: list[tuple[int, int]] = []
         """Here-document bodies: tree-sitter does not see into all of them."""
@@ -251,7 +251,7 @@ class Reader:
 
     def commands(self) -> tuple[Command, ...]:
         self.drafts.sort(key=operator.attrgetter("start"))
-        return tuple([draft.finished() for draft in self.drafts])
+        return tuple([draft.finished() if isinstance(draft, _Draft) else draft for draft in self.drafts])
 
     def read(self, source: str) -> None:
         self._source = source
@@ -300,48 +300,67 @@ class Reader:
             self._other(frame, source[self._at])
 
     def _common(self, frame: _Frame) -> None:
-        """Read on as long as there is nothing special: nearly all of most texts, in one loop over one expression."""
+        """Read on as long as there is nothing special, which is nearly all of most texts."""
+        source, end = self._source, self._end
         draft = frame.takes_arguments()
-        at, pieces, ascii_only = self._at, 0, self._ascii
-        kind: int | None = None
         tight = True  # right after an operator and its blanks, where no line is continued
-        for token in COMMON.finditer(self._source, at, self._end):
-            kind = token.lastindex
-            if kind is None:
-                break
-            text = token[kind]
-            is_simple = kind < COMMON_DOUBLE or (kind == COMMON_DOUBLE and "$" not in text)
-            if draft and is_simple and len(draft.arguments) <= MAX_PIECES:
-                at = token.end()
-                if kind < COMMON_SINGLE and ascii_only:  # as nearly all are; the same as below, in half the time
-                    word = make_word(text, text, at - len(text), at)
-                else:
-                    word = self._common_word(token, kind)
-                draft.arguments.append(word)
-                pieces += 1
-                continue
-            self._at = at
-            if pieces:
-                self._count(pieces)
-                pieces = 0
+        while True:
+            if draft is None and frame.wants == "command":
+                frame = self._common_commands(frame)
+                draft = frame.takes_arguments()
+                tight = draft is None
+            token = COMMON.match(source, self._at, end)
+            kind = token.lastindex if token else None
+            if token is None or kind is None:
+                self._at = token.end() if token else self._at
+                return
             if draft and kind == COMMON_OPERATOR:
-                self._end_command(frame, token.start(kind), text)
+                self._end_command(frame, token.start(kind), token[kind])
                 draft, tight = None, True
-            elif not draft and kind == COMMON_PROGRAM and frame.wants == "command" and text not in RESERVED:
-                self._at = token.start(kind)
-                draft = self._begin(frame, self._at)
-                draft.program = make_word(text, text, self._at, token.end())
-                frame.wants, tight = "argument", False
+            elif draft and (kind < COMMON_DOUBLE or (kind == COMMON_DOUBLE and "$" not in token[kind])):
+                draft.arguments.append(self._common_word(token, kind))
+                self._count()
             elif not (tight and kind == COMMON_CONTINUED) and self._less_common(frame, draft, token, kind):
                 frame = self._stack[-1]
                 draft, tight = frame.takes_arguments(), kind == COMMON_OPERATOR
             else:
-                break
-            self._at = at = token.end()
-        self._at = at
-        self._count(pieces)
-        if kind is None:
+                return
             self._at = token.end()
+
+    def _common_commands(self, frame: _Frame) -> _Frame:
+        """Read keywords and whole commands, each in one match; return the frame that is open then."""
+        source, found, at = self._source, self.drafts, self._at
+        while frame.wants == "command" and (whole := COMMON_COMMAND.match(source, at, self._end)):
+            keyword, program, written, operator = whole.groups()
+            if keyword:
+                start, at = whole.span(1)
+                self._count_word(start, at)
+                self._take(frame, make_word(keyword, keyword, start, at), bare=True)
+                frame = self._stack[-1]
+                continue
+            start = self._at = whole.start(2)
+            at = start + len(program)
+            name = tuple.__new__(Word, (program, program, start, at, ()))  # see script.py
+            arguments = []
+            for text in written.split():  # ASCII, so at blanks and nothing else
+                begin = source.index(text, at)
+                at = begin + len(text)
+                arguments.append(tuple.__new__(Word, (text, text, begin, at, ())))
+            self._count(len(arguments))
+            if operator is None or program in MAY_ALTER or len(found) >= MAX_COMMANDS:
+                draft = self._begin(frame, start)
+                draft.program, draft.arguments = name, arguments
+                frame.wants = "argument"
+                break
+            fields = (start, at, name, tuple(arguments), (), (), "", operator, False, frame.negated, frame.places)
+            found.append(tuple.__new__(Command, fields))
+            frame.negated, frame.filled = False, True
+            frame.open_end = operator not in {";", "\n"}
+            if not frame.open_end:
+                frame.item = len(found)
+            at = whole.end()
+        self._at = at
+        return frame
 
     def _common_word(self, token: re.Match[str], kind: int) -> Word:
         quotes = kind in {COMMON_SINGLE, COMMON_DOUBLE}
@@ -521,8 +540,11 @@ class Reader:
     def _end_command(self, frame: _Frame, at: int, operator: str) -> None:
         self._end_draft(frame, at, operator)
         if operator == "&":
-            for draft in self.drafts[frame.item :]:
-                draft.background = True
+            for index, draft in enumerate(self.drafts[frame.item :], frame.item):
+                if isinstance(draft, _Draft):
+                    draft.background = True
+                else:
+                    self.drafts[index] = draft._replace(background=True)
         if operator in {";", "&", "\n", ""}:
             frame.item = len(self.drafts)
         frame.wants = "command"
