@@ -582,7 +582,9 @@ class Reader:
         for option in ("-p", "--"):
             words = words[1:] if words[:1] == [option] else words
         first = words[0] if words else ""
-        if first in {"", *RESERVED} or first.startswith("-") or ASSIGNED.match(first) or draft.redirections:
+        # After it an assignment may stand, so bash reads `a[ # ]` as one word, and what follows is no comment.
+        assigns = ASSIGNED.match(first) or SUBSCRIPT.match(first)
+        if first in {"", *RESERVED} or first.startswith("-") or assigns or draft.redirections:
             self._give_up("time before something other than a plain command", program.start)
 
     def _close_list(self, frame: _Frame, at: int) -> None:

@@ -93,6 +93,9 @@ ONCE_MISREAD = (
     "c1=c2 c3=c4 c1",
     "v=~ c1",
     "c1 -- $(c2) # $(c3)",
+    "time c1[ # ]; c2",
+    "time -p c1[[ {== c* ]] && c2",
+    "time -- c1[ ' ]; c2 # '",
 )
 
 
