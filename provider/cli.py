@@ -55,6 +55,8 @@ def run(
     memory: Annotated[str | None, typer.Option(help="Memory and tmpfs together, such as 512m.")] = None,
     cpus: Annotated[float | None, typer.Option(help="Processors.")] = None,
     pids: Annotated[int | None, typer.Option(help="Processes and threads.")] = None,
+    workspace_limit: Annotated[str | None, typer.Option(help="Bytes it may add to the workspace, such as 2g.")] = None,
+    workspace_files: Annotated[int | None, typer.Option(help="Files and directories it may add there.")] = None,
     runtime: Annotated[str | None, typer.Option(help="A runtime of the engine, such as runsc.")] = None,
     seccomp: Annotated[str | None, typer.Option(help="default, unix or debug.")] = None,
     user: Annotated[str | None, typer.Option(help="uid:gid; the workspace's owner unless given.")] = None,
@@ -83,6 +85,7 @@ def run(
             "read_only": read_only,
         }
         limits = {"memory": memory, "cpus": cpus, "pids": pids}
+        limits |= {"workspace": workspace_limit, "workspace_files": workspace_files}
         job = RunJob(
             command=text if text is not None else tuple(argv or ()),
             workspace=workspace,

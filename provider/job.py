@@ -202,12 +202,14 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "timed_out": outcome.timed_out,
         "oom_killed": outcome.oom_killed,
         "output_limited": outcome.output_limited,
+        "workspace_quota": outcome.ending.growth and asdict(outcome.ending.growth),
         "duration_ms": outcome.duration_ms,
         "pid": outcome.pid,
         "background_pids": list(outcome.background_pids),
         "error": outcome.error,
         "artifacts": [asdict(artifact) for artifact in outcome.artifacts],
         "artifact_problems": [asdict(problem) for problem in outcome.artifact_problems],
+        "control_changes": [asdict(change) for change in outcome.control_changes],
         "container": container,
         "usage": outcome.usage and asdict(outcome.usage),
         "notes": list(outcome.notes),
@@ -230,6 +232,12 @@ def _remarks(outcome: Outcome) -> Iterator[str]:
         yield "the kernel killed a process for want of memory; --memory gives more"
     if outcome.output_limited:
         yield "ended for writing too much output"
+    if outcome.over_quota:
+        yield f"failed: {outcome.over_quota}; --workspace-limit and --workspace-files give more"
+    yield from _remarks_on_what_is_left(outcome)
+
+
+def _remarks_on_what_is_left(outcome: Outcome) -> Iterator[str]:
     if outcome.background_pids:
         yield f"left behind and ended: pids {', '.join(map(str, outcome.background_pids))}"
     for name in ("stdout", "stderr"):
@@ -239,3 +247,5 @@ def _remarks(outcome: Outcome) -> Iterator[str]:
         yield f"artifact {artifact.path}: sha256 {artifact.sha256}, {artifact.bytes} bytes"
     for problem in outcome.artifact_problems:
         yield f"artifact {problem.path}: {problem.problem}: {problem.detail}"
+    for change in outcome.control_changes:
+        yield f"{change.path} was {change.change}: {change.because}"

@@ -1,8 +1,9 @@
 """
 Processes that outlived their command, kept for a while: a server started with `&`, say.
 
-Their container lives on, with the same limits, until the lease ends: at its time (kept by pid 1, the engine being the
-second line), when somebody stops it, when the last process is gone, or with the provider.
+Their container lives on, with the same limits and what is left of the workspace's quota, until the lease ends: at its
+time (kept by pid 1, the engine being the second line), when somebody stops it, when the last process is gone, or with
+the provider.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from provider.capture import Capture
 from provider.errors import DisposeFailed, ProviderError, SandboxError
 from provider.model import Begun, Chunk, Container, Ending, Leased, Output, Plan, Process, Sandbox
 from provider.plan import check_signal
+from provider.quota import Watch
 from provider.stream import SECOND_LINE_SECONDS
 
 
 class Lease:
     """One sandbox whose command has ended. Output is kept as that of a command is, from the command's end on."""
 
-    def __init__(self, sandbox: Sandbox, plan: Plan, *, run_id: str, session: str, pids: tuple[int, ...]) -> None:
+    def __init__(
+        self, sandbox: Sandbox, plan: Plan, watch: Watch, *, run_id: str, session: str, pids: tuple[int, ...]
+    ) -> None:
         assert plan.exec.lease is not None
         self.id = run_id
         self.session = session
@@ -35,6 +39,7 @@ class Lease:
         self.ending: Ending | None = None
         """How it ended; None while it lasts, and when its sandbox was lost."""
         self._sandbox = sandbox
+        self._watch = watch
         self._seconds = plan.exec.lease
         self._grace = plan.exec.grace
         self._flood_bytes = plan.box.limits.flood_bytes
@@ -112,8 +117,10 @@ class Lease:
         """
         stuck = False
         try:
-            async with asyncio.timeout(self._seconds + self._grace + SECOND_LINE_SECONDS):
-                self.ending = await self._follow()
+            with self._watch.telling(lambda: self._sandbox.terminate("workspace_quota")):
+                async with asyncio.timeout(self._seconds + self._grace + SECOND_LINE_SECONDS):
+                    ending = await self._follow()
+            self.ending = await self._watch.judge(ending)
         except TimeoutError:
             stuck = True  # pid 1 had its time
         except ProviderError:

@@ -253,7 +253,9 @@ class Growth:
             (self.files, self.max_files, f"{self.max_files:,} files"),
         )
         passed = " and ".join(name for count, most, name in limits if most and count > most)
-        return f"{self.bytes:,} bytes and {self.files:,} files were added to the workspace; it may be {passed}"
+        return (
+            f"{self.bytes:,} bytes and {self.files:,} files were added to the workspace; no more than {passed} may be"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ from provider.model import (
 )
 from provider.plan import make_plan
 from provider.policy import judge
+from provider.quota import Watch
 from provider.settings import Settings, find_endpoint
 from provider.stream import Stop, Streamed, stream
 from provider.underway import Run
@@ -169,24 +170,27 @@ class Runner:
             if sandbox is None:
                 return _never_started(run)
             async with run.step("run"):
-                streamed = await stream(
-                    sandbox,
-                    plan,
-                    stdin=run.stdin,
-                    listeners=run.listeners,
-                    stop=run.stop,
-                    begun=run.begin,
-                )
+                watch = Watch(run.workspace, plan.box.limits)
+                with watch.telling(lambda: run.stop.request("workspace_quota")):
+                    streamed = await stream(
+                        sandbox,
+                        plan,
+                        stdin=run.stdin,
+                        listeners=run.listeners,
+                        stop=run.stop,
+                        begun=run.begin,
+                    )
+                ending = await watch.judge(streamed.ending)
             async with run.step("collect"):
                 found, problems = await self._collect(run)
-            kept = self._keep(run, plan, sandbox, streamed)
+            kept = not ending.growth and self._keep(run, plan, sandbox, streamed, watch)
         finally:
             if run.sandbox and not kept:
                 self._background.add(run.sandbox.dispose())
         return Outcome(
             run_id=run.id,
-            status=_status(streamed.ending),
-            ending=streamed.ending,
+            status=_status(ending),
+            ending=ending,
             stdout_capture=streamed.stdout,
             stderr_capture=streamed.stderr,
             duration_ms=round(streamed.seconds * 1000),
@@ -194,7 +198,7 @@ class Runner:
             artifacts=found,
             artifact_problems=problems,
             lease=run.id if streamed.leased and kept else None,
-            notes=tuple(_notes(plan, lease_refused=streamed.leased and not kept and not run.stop.is_requested)),
+            notes=tuple(_notes(plan, lease_refused=_is_refused(streamed, ending, run.stop, kept=kept))),
         )
 
     async def _collect(self, run: Run) -> Collected:
@@ -254,13 +258,13 @@ class Runner:
         recycled = await self._recycler.take(plan.box, run.session) if plan.exec.reuse == "scrub" else None
         return recycled or await self._pool.open(plan.box)
 
-    def _keep(self, run: Run, plan: Plan, sandbox: Sandbox, streamed: Streamed) -> bool:
+    def _keep(self, run: Run, plan: Plan, sandbox: Sandbox, streamed: Streamed, watch: Watch) -> bool:
         """Whether the sandbox lives on: under a lease, or for the session's next command."""
         if run.stop.is_requested:
             return False  # whoever ends a run, or its session, wants nothing of it to live on
         if streamed.leased and len(self.leases(run.session)) < self._settings.leases:
             pids = streamed.ending.background_pids
-            lease = Lease(sandbox, plan, run_id=run.id, session=run.session, pids=pids)
+            lease = Lease(sandbox, plan, watch, run_id=run.id, session=run.session, pids=pids)
             self._leases[lease.id] = lease
             self._leasing.add(self._serve(lease))
             return True
@@ -334,6 +338,11 @@ def _status(ending: Ending) -> State:
     if ending.reason == "canceled":
         return State.CANCELED
     return State.COMPLETED if ending.exit_code == 0 and ending.reason == "exited" else State.FAILED
+
+
+def _is_refused(streamed: Streamed, ending: Ending, stop: Stop, *, kept: bool) -> bool:
+    """Whether what would have stayed under a lease had to go for want of one."""
+    return streamed.leased and not kept and not ending.growth and not stop.is_requested
 
 
 def _notes(plan: Plan, *, lease_refused: bool) -> Iterator[str]:

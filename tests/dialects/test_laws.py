@@ -23,7 +23,7 @@ from provider.approval import Answer, Approver, Question
 from provider.dialects import DIALECTS, all_tools
 from provider.dialects.contract import Reply
 from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, ProviderError, SandboxLost
-from provider.model import Begun, Chunk, Ending, Usage
+from provider.model import Begun, Chunk, Ending, Growth, Usage
 from provider.testing import PID, FakeEngine
 
 
@@ -98,6 +98,13 @@ ENDINGS = {
     "timed out, exit 0": Ending(reason="timed_out", exit_code=0, pid=PID),
     "canceled": Ending(reason="canceled", exit_code=0, pid=PID),
     "flood": Ending(reason="output_limit", signal=15, pid=PID),
+    "quota": Ending(reason="workspace_quota", signal=15, pid=PID),
+    "quota, exit 0": Ending(
+        reason="workspace_quota",
+        exit_code=0,
+        pid=PID,
+        growth=Growth(bytes=2_000_000, files=3, max_bytes=1_000_000, max_files=0),
+    ),
     "oom": Ending(reason="exited", signal=9, pid=PID, oom_kills=1),
     "left behind": Ending(reason="exited", exit_code=0, pid=PID, background_pids=(8, 9)),
     "usage": Ending(
@@ -183,6 +190,14 @@ async def test_every_ending_has_a_reply(tool: Tool, name: str, workspace: Path):
     reply = await call(tool, tool.call, workspace, FakeEngine(script(ENDINGS[name], out)))
     assert json.dumps(reply.content)
     assert reply.success == (name in REALLY_WELL)
+
+
+@each_tool
+async def test_a_quota_is_told_with_its_figures(tool: Tool, workspace: Path):
+    """Whoever called reads what was added, and what may be."""
+    reply = await call(tool, tool.call, workspace, FakeEngine(script(ENDINGS["quota, exit 0"])))
+    assert "2,000,000 bytes and 3 files" in text(reply)
+    assert "1,000,000 bytes" in text(reply)
 
 
 @each_tool

@@ -261,6 +261,8 @@ def _ran(outcome: Outcome, output: str) -> Ran:
     ran = Ran(output=output, exit_code=code, seconds=outcome.duration_ms / 1000, timed_out=outcome.timed_out)
     if outcome.output_limited:
         return replace(ran, exit_code=code or 1, remark="command ended: it wrote more than it may\n")
+    if outcome.over_quota:
+        return replace(ran, exit_code=code or 1, remark=f"command ended: {outcome.over_quota}\n")
     if ending.signal is not None and not outcome.timed_out:
         why = ", out of memory" if outcome.oom_killed else ""
         return replace(ran, remark=f"command killed by signal {ending.signal}{why}\n")

@@ -254,6 +254,9 @@ def _report(outcome: Outcome) -> Report:
     if outcome.ending.reason == "canceled":
         message = "aborted by user"
         raise Rejected(message)
+    if outcome.over_quota:
+        message = f"execution error: {outcome.over_quota}"
+        raise Rejected(message)
     try:
         return Report.model_validate_json(outcome.stdout_capture.read(_MAX_REPORT))
     except ValidationError as error:

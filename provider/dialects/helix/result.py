@@ -60,7 +60,7 @@ def run_succeeded(result: Mapping[str, Any]) -> bool:
 def exit_code(outcome: Outcome) -> int:
     if outcome.timed_out:
         return TIMED_OUT
-    if outcome.status is State.CANCELED or outcome.output_limited:
+    if outcome.status is State.CANCELED or outcome.output_limited or outcome.over_quota:
         return KILLED
     if outcome.error is not None:
         return NOT_FOUND if outcome.ending.error_number == errno.ENOENT else CANNOT_START
@@ -81,6 +81,8 @@ def _notes(outcome: Outcome) -> Iterator[str]:
         yield "canceled"
     elif outcome.output_limited:
         yield "ended for writing too much output"
+    elif outcome.over_quota:
+        yield f"ended: {outcome.over_quota}"
     elif outcome.error is not None:
         yield f"could not be started: {outcome.error}"
     if outcome.oom_killed:

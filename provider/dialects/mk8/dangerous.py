@@ -107,6 +107,7 @@ def _ending(shell: Shell, outcome: Outcome) -> str:
         (outcome.error is not None, f"{shell} could not be started: {outcome.error}"),
         (outcome.oom_killed, "ended for want of memory"),
         (outcome.output_limited, "ended because it wrote without end"),
+        (outcome.over_quota != "", f"ended: {outcome.over_quota}"),
         (outcome.signal is not None, f"ended by signal {outcome.signal}"),
         (True, f"exit code {outcome.exit_code}"),
     )

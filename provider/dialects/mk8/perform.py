@@ -181,7 +181,7 @@ class Performer:
                 await tell({"type": "mk8_step", "callId": call.id, **event})
 
         outcome = await self._run(asked, on_stdout=hear)
-        result = reader.conclude(_lost(outcome))
+        result = reader.conclude(_lost(outcome), stands=not outcome.over_quota)
         texts = job_texts(result)
         await tell({"type": "mk8_result", "callId": call.id, **result.to_json()})
         return Result(id=call.id, status=_status(result), result=texts.result, error=texts.error)
@@ -215,6 +215,8 @@ def _lost(outcome: Outcome) -> Mk8Error | None:
         return TimedOut("the script was ended: its time was over")
     if outcome.error:
         return ContainerError(f"{outcome.error}; mk8.shell needs python3 in the image")
+    if outcome.over_quota:
+        return ContainerError(outcome.over_quota)
     if outcome.oom_killed:
         return ContainerError("the sandbox was ended for want of memory")
     return None

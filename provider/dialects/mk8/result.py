@@ -158,15 +158,16 @@ class EventReader:
             raise _Unfit(message)
         self._line += piece
 
-    def conclude(self, lost: Mk8Error | None = None) -> ScriptResult:
+    def conclude(self, lost: Mk8Error | None = None, *, stands: bool = True) -> ScriptResult:
         """
         The result, whatever came.
 
-        `lost` is what the caller knows of a sandbox that ended early, such as TimedOut or ContainerError.
+        `lost` is what the caller knows of a sandbox that ended early, such as TimedOut or ContainerError. Unless it
+        `stands`, a script that came to its end has failed by it all the same.
         """
         if self._line and self._problem is None:
             self._problem = "the last line from the sandbox has no end"
-        if self._result is not None and self._problem is None:
+        if self._result is not None and self._problem is None and stands:
             return self._result
         return self._failed(lost)
 

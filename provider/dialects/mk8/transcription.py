@@ -91,6 +91,8 @@ def answer(call_id: str, outcome: Outcome) -> Result:
     how = f"ended with exit code {outcome.exit_code}" if outcome.exit_code else "was ended before its end"
     if outcome.timed_out:
         how = "timed out"
+    elif outcome.over_quota:
+        how = f"was ended: {outcome.over_quota}"
     elif outcome.error is not None or outcome.exit_code == _COMMAND_NOT_FOUND:
         how = "is not in this image, which needs bash, pocketsphinx, pocketsphinx-en-us, sox and libsox-fmt-mp3"
     stderr = outcome.stderr[-_STDERR_BYTES:].decode("utf-8", "replace").strip()

@@ -91,6 +91,8 @@ def _remarks(outcome: Outcome, table: Table, stdout: Shown, stderr: Shown, *, in
         yield "It ran out of memory, and the kernel killed it or a process of it."
     if outcome.output_limited:
         yield "It was ended because it wrote too much."
+    if outcome.over_quota:
+        yield f"It was ended: {outcome.over_quota}."
     if omitted := stdout.omitted + stderr.omitted:
         yield f"Output too large: {omitted} characters omitted. To read all of it, write it to a file and read that."
     if outcome.lease:

@@ -164,6 +164,8 @@ def _circumstances(outcome: Outcome) -> Iterator[str]:
         yield "out of memory"
     if outcome.output_limited:
         yield "it wrote more than the output limit"
+    if outcome.over_quota:
+        yield outcome.over_quota
 
 
 def _signal_name(number: int) -> str:
