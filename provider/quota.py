@@ -211,8 +211,10 @@ class Watch:
             self._wait()
 
     def _is_suspicious(self, room: Room) -> bool:
-        if self._base is None:
+        if self._base is None or self._start is None:
             return False
+        if room.is_nearly_full and room.lost_since(self._start).exceeds(self._limit):
+            return True
         # From the most that was ever free: what others free after that hides nothing.
         self._base = replace(self._base, free=self._base.free.most(room.free))
         return room.may_have_lost_since(self._base).exceeds(self._step)
