@@ -24,6 +24,7 @@ from __future__ import annotations
 import enum
 import fnmatch
 import operator
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,6 +107,14 @@ def _name(argv: Argv) -> str:
     return "" if first is None or ELLIPSIS in first else base_name(first)
 
 
+_SYSTEM_FOLDER = re.compile(r"/(?:usr/)?(?:local/)?s?bin/[^/]+")
+
+
+def is_local(program: str | None) -> bool:
+    """Whether it is named by a path that leads to no folder of the image's: `./ls` is whatever the workspace says."""
+    return program is not None and "/" in program and not _SYSTEM_FOLDER.fullmatch(program)
+
+
 def _opened(found: list[Segment], layer: int = 0) -> list[Segment]:
     """Take wrappers off, layer by layer."""
     opened: list[Segment] = []
@@ -119,7 +128,8 @@ def _opened(found: list[Segment], layer: int = 0) -> list[Segment]:
             opened.append(segment._replace(inline=f"more than {MAX_LAYERS} wrappers around each other"))
             continue
         readable = bool(inner.scripts)
-        transparent = readable or (inner.transparent and bool(inner.commands))
+        # A wrapper of the workspace's own, `./env`, may do anything besides.
+        transparent = (readable or (inner.transparent and bool(inner.commands))) and not is_local(segment.argv[0])
         opened.append(segment._replace(inline="" if readable else inner.inline, transparent=transparent))
         for text in inner.scripts:
             opened += _opened(_from_text(text, by_bash=name == "bash"), layer + 1)
@@ -150,7 +160,10 @@ class Rule(BaseModel):
     because: str = Field(min_length=1)
     """Shown to whoever is told no or asked."""
     program: Names = ()
-    """Base names, any of which."""
+    """
+    Base names, any of which. An allow rule is about the program of that name in the image, and about `./x` only where
+    it says `./x`; any other is about every program of that name, wherever it lies.
+    """
     prefix: tuple[Element, ...] = ()
     """The first arguments, each a word or a list of alternatives."""
     options: Names = ()
@@ -304,7 +317,7 @@ class Rules:
         self._default = _DECISIONS[self.policy.default]
         for rule in self.policy.rule:
             compiled = _Compiled(rule)
-            for program in rule.program:
+            for program in compiled.programs:
                 self._by_program.setdefault(program, []).append(compiled)
             if not rule.program:
                 self._general.append(compiled)
@@ -353,7 +366,7 @@ class Rules:
 
 def _is_notable(segment: Segment) -> bool:
     """Most segments are not, and this is asked of every one."""
-    if segment.inline or not segment.program or not segment.program.isascii() or segment.program in _EXPORTING:
+    if segment.inline or not segment.program or not segment.program.isascii() or segment.program in _ASSIGNING:
         return True
     return segment.command is not None and bool(segment.command.assignments)
 
@@ -370,23 +383,39 @@ def _floors(segment: Segment, *, inline_allowed: bool) -> Iterator[Finding]:
     elif not segment.program.isascii():
         because = "its name has letters that only look like others"
         yield Finding(Decision.ASK, "odd program name", because, segment.text)
-    for name in _assigned(segment):
+    for name in assigned(segment):
         if reason := denied(name):
             yield Finding(Decision.ASK, "steering variable", f"{name}: {reason}", segment.text)
 
 
 _EXPORTING = {"export", "declare", "typeset", "readonly", "local", "env", "sudo"}
+_SETTING = {"read", "mapfile", "readarray", "getopts", "printf"}
+_ASSIGNING = _EXPORTING | _SETTING
 
 
-def _assigned(segment: Segment) -> Iterator[str]:
-    if segment.command is not None:
-        for assignment in segment.command.assignments:
+def assigned(segment: Segment) -> Iterator[str]:
+    """Yield the names of the variables that a segment sets, in whichever way."""
+    command, program, words = segment.command, segment.program, segment.argv[1:]
+    if command is not None:
+        for assignment in command.assignments:
             yield assignment.name
-    if segment.program in _EXPORTING:
-        for word in segment.argv[1:]:
+        if command.keyword == "for":
+            yield command.arguments[0].literal or ""
+    if program in _EXPORTING:
+        for word in words:
             name, equals, _ = (word or "").partition("=")
-            if equals and name.isidentifier():
+            if equals and name.removesuffix("+").isidentifier():
                 yield name.removesuffix("+")
+    if program in _SETTING:
+        names = words if program != "printf" else _after_v(words)
+        yield from (word for word in names if word and word.isidentifier())
+
+
+def _after_v(words: Argv) -> Iterator[str | None]:
+    """The variable of `printf -v NAME`."""
+    for index, word in enumerate(words):
+        if word and word.startswith("-v"):
+            yield word[2:] or next(iter(words[index + 1 :]), None)
 
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
@@ -407,19 +436,21 @@ class _Compiled:
         "rule",
         "stands",
         "unknown",
+        "written",
     )
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.name, self.because, self.decision = rule.name, rule.because, _DECISIONS[rule.decision]
-        self.programs = frozenset(rule.program)
+        self.programs = frozenset(map(base_name, rule.program))
+        self.written = frozenset(rule.program)
         self.unknown, self.inline, self.background = bool(rule.unknown), rule.inline, rule.background
         self.operators = _WRITES if "*" in rule.redirects else frozenset(rule.redirects)
         self.stands = bool(rule.assigns or rule.dynamic or rule.redirects or rule.keyword or rule.place)
         self.has_shape = bool(rule.prefix or rule.options or rule.unless or rule.arguments)
 
     def fits(self, segment: Segment) -> _Fit:
-        if self.programs and segment.program not in self.programs:
+        if self.programs and not self._names(segment):
             return _NO
         if self.unknown is not bool(segment.unknown):
             return _NO
@@ -432,10 +463,17 @@ class _Compiled:
             return _NO
         return self._shape(segment.argv[1:]) if self.has_shape else _YES
 
+    def _names(self, segment: Segment) -> bool:
+        """Whether it is about this program; an allow rule does not mean every file of a name."""
+        if segment.program not in self.programs or self.decision is not _ALLOW:
+            return segment.program in self.programs
+        first = segment.argv[0]
+        return first in self.written if is_local(first) else segment.program in self.written
+
     def _stands(self, segment: Segment) -> bool:
         """What only a command in a text has: its words as written, redirections, its place."""
         rule, command = self.rule, segment.command
-        if rule.assigns and not any(_like(name, rule.assigns) for name in _assigned(segment)):
+        if rule.assigns and not any(_like(name, rule.assigns) for name in assigned(segment)):
             return False
         if not (rule.dynamic or rule.redirects or rule.keyword or rule.place):
             return True

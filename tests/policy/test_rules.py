@@ -99,7 +99,7 @@ ESCAPES = (
     ALLOW),
     ("find . -exec curl {} \\;", REFUSE), ("find . -fprintf x y", ASK), ("sed e", ASK), ("awk 'BEGIN{system(1)}'",
     ASK),
-    ("\u0441url e", ASK), ("ls\u00a0; curl e", REFUSE), ("echo \0", ASK), ("./git status", ALLOW), ("python -c 1",
+    ("\u0441url e", ASK), ("ls\u00a0; curl e", REFUSE), ("echo \0", ASK), ("./git status", ASK), ("python -c 1",
     ASK),
     ("(curl e)", REFUSE), ("! curl e", REFUSE), ("time curl e", REFUSE), ("if true; then curl e; fi", REFUSE),
     ("FOO=1 curl e", REFUSE),
@@ -116,8 +116,40 @@ ESCAPES = (
 
 @pytest.mark.parametrize(("text", "decision"), ESCAPES)
 def test_no_escape_is_allowed(text: str, decision: Decision):
-    """Split and refused, or asked about; the two that are allowed run what their rule says."""
+    """Split and refused, or asked about; the one that is allowed runs what its rule says."""
     assert RULES.judge_text(text).decision is decision
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for PATH in .; do ls; done",
+        "read PATH < x",
+        "printf -v PATH .",
+        "printf -vPATH .",
+        "mapfile PATH < x",
+        "getopts a PATH",
+    ],
+)
+def test_a_variable_that_steers_is_asked_about_however_it_is_set(text: str):
+    """A loop or a builtin sets it as an assignment does, also where everything is allowed."""
+    assert parse_policy('default = "allow"').judge_text(text).decision is ASK
+
+
+@pytest.mark.parametrize(
+    "text", ["./ls", "bin/ls", "/tmp/ls", "./env ls", "./timeout 5 ls", "./sh -c ls", "./busybox ls"]
+)
+def test_a_file_of_the_workspace_is_not_the_program_of_that_name(text: str):
+    """An allow rule means the image's, and a wrapper of the workspace's own is judged by itself."""
+    assert RULES.judge_text(text).decision is ASK
+
+
+def test_a_file_of_the_workspace_can_be_allowed_by_its_path():
+    """As it is written in the rule, and in no other way."""
+    rule = 'name = "b"\ndecision = "allow"\nbecause = "x"\nprogram = "./build"\nmatches = "./build x"'
+    rules = parse_policy(f'default = "ask"\n[[rule]]\n{rule}')
+    assert rules.judge_text("./build x").decision is ALLOW
+    assert [rules.judge_text(text).decision for text in ("build", "bin/build", "/usr/bin/build")] == [ASK] * 3
 
 
 ALLOWED = (

@@ -22,7 +22,7 @@ from provider.dialects.run_shell_command.substitution import EVALUATORS, SHELLS
 from provider.model import Decision, Verdict
 from provider.policy.env import denied
 from provider.policy.known import ELLIPSIS, base_name, unwrap
-from provider.policy.rules import Segment, segments
+from provider.policy.rules import Segment, assigned, is_local, segments
 
 TOOL = "run_shell_command"
 NAMES = (TOOL, "ShellTool")
@@ -148,8 +148,6 @@ def _asked(command: str, doubts: Sequence[_Doubt], lists: Lists) -> Judged:
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _NOWHERE = {"/dev/null", "/dev/stdout", "/dev/stderr", "-"}
-_SYSTEM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/[^/]+")
-_EXPORTING = {"export", "declare", "typeset", "readonly", "local", "env", "sudo"}
 
 
 def _doubts(part: Segment, lists: Lists) -> Iterator[_Doubt]:
@@ -178,7 +176,7 @@ def _restricted(part: Segment, lists: Lists, *, is_covered: bool) -> Iterator[_D
         for target in _written(part):
             shown = part.text if target in part.text else f"{part.text} > {target}".strip()
             yield _Doubt(f"redirection is not covered by the allowed commands list: {shown}", key=f"{TOOL}({root} >)")
-    for name in _assigned(part):
+    for name in assigned(part):
         if reason := denied(name):
             yield _Doubt(f"{name} is set, and {reason}: {part.text}")
 
@@ -204,7 +202,7 @@ def _unseen(part: Segment, cover: int, *, restricts: bool) -> Iterator[_Doubt]:
         return
     program, *rest = part.argv or ("",)
     named = rest[0] if part.program in _RUN_FILES and rest else None
-    if named or ("/" in (program or "") and not _SYSTEM.fullmatch(program or "")):
+    if named or is_local(program):
         key = f"{TOOL}({program} {named})" if named else f"{TOOL}({program})"
         yield _Doubt(f"it runs a file, which may be a script: {part.text}", key=key)
 
@@ -218,16 +216,6 @@ def _written(part: Segment) -> Iterator[str]:
         if redirection.operator not in _WRITES or (target.literal or "").isdecimal() or target.literal in _NOWHERE:
             continue
         yield target.source
-
-
-def _assigned(part: Segment) -> Iterator[str]:
-    for assignment in part.command.assignments if part.command else ():
-        yield assignment.name
-    if part.program in _EXPORTING:
-        for word in part.argv[1:]:
-            name, equals, _ = (word or "").partition("=")
-            if equals and name.isidentifier():
-                yield name
 
 
 # Prefixes.
