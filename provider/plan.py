@@ -84,7 +84,7 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
         gid=gid,
         network=request.network,
         seccomp=request.seccomp,
-        seccomp_sha256=assets.profiles[request.seccomp].sha256,
+        seccomp_sha256=assets.profile(request.seccomp, request.runtime).sha256,
         init_path=assets.init_path,
         init_sha256=assets.init_sha256,
         inside_path=assets.inside_path,
@@ -105,12 +105,12 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
         reuse=request.reuse,
         watch_writes=request.watch_writes,
     )
-    return Plan(box=box, exec=execution, digest=digest({"box": _box_digest(box), "exec": asdict(execution)}))
+    return Plan(box=box, exec=execution, digest=digest({"box": _box_digest(box), "exec": execution}))
 
 
 @functools.lru_cache(maxsize=256)  # the same for most requests of a provider, and half a millisecond of work
 def _box_digest(box: BoxPlan) -> str:
-    return digest(asdict(box))
+    return digest(box)
 
 
 def _user(wanted: str) -> tuple[int, int]:
@@ -167,6 +167,7 @@ def check_signal(number: int) -> None:
         raise CallError(message)
 
 
+@functools.lru_cache(maxsize=256)  # as below, and what raises is not kept
 def _check_limits(limits: Limits) -> None:
     lowest = {"memory_bytes": 6 * 2**20, "cpus": 0.01, "pids": 2, "tmp_bytes": 2**16, "file_bytes": 1, "open_files": 16}
     lowest |= {"output_bytes": 0, "flood_bytes": 1, "workspace_bytes": 0, "workspace_files": 0}

@@ -12,7 +12,6 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 

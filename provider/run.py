@@ -30,6 +30,7 @@ from provider.lease import Lease
 from provider.model import (
     Approval,
     ArtifactProblem,
+    Decision,
     Ending,
     Engine,
     Outcome,
@@ -204,6 +205,8 @@ class Runner:
     async def _collect(self, run: Run) -> Collected:
         """Hash what was asked for, while it is wanted and within its time: files of nothing cost a command nothing."""
         patterns, seconds = run.request.artifacts, self._settings.artifact_seconds
+        if not patterns:
+            return (), ()
         collecting = asyncio.ensure_future(
             asyncio.wait_for(collect(run.workspace, patterns, max_file_bytes=self._settings.artifact_bytes), seconds)
         )
@@ -233,10 +236,12 @@ class Runner:
             remember=run.request.remember,
             forever=run.request.forever,
         )
-        seconds = self._settings.approval_seconds
-        deciding = asyncio.ensure_future(
-            decide(self._approver, question, self._grants, seconds=seconds, asking=run.asking)
+        decision = decide(
+            self._approver, question, self._grants, seconds=self._settings.approval_seconds, asking=run.asking
         )
+        if verdict.decision is Decision.ALLOW:
+            return await decision  # nobody is asked
+        deciding = asyncio.ensure_future(decision)
         try:
             return deciding.result() if await _is_first(deciding, run.stop) else None
         finally:
@@ -244,6 +249,8 @@ class Runner:
 
     async def _open(self, run: Run, plan: Plan) -> Sandbox | None:
         """Open a sandbox, or None when the run is to be stopped before there is one."""
+        if not run.stop.is_requested and plan.exec.reuse != "scrub" and (ready := self._pool.take(plan.box)):
+            return ready
         opening = asyncio.ensure_future(self._find(run, plan))
         try:
             if await _is_first(opening, run.stop):
@@ -284,11 +291,7 @@ class Runner:
 
 async def _is_first(work: asyncio.Future[Any], stop: Stop) -> bool:
     """Wait for work or for the wish to stop; whether the work is done."""
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
+    await asyncio.wait({work, stop.wish}, return_when=asyncio.FIRST_COMPLETED)
     return work.done()
 
 

@@ -10,10 +10,10 @@ time, the container is removed under it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from provider.capture import Capture
 from provider.listeners import Listeners
@@ -27,18 +27,16 @@ class Stop:
     """The wish to end a run before its command does so. The first counts; it may come before there is a command."""
 
     def __init__(self) -> None:
-        self._wish: asyncio.Future[EndReason] = asyncio.get_running_loop().create_future()
+        self.wish: asyncio.Future[EndReason] = asyncio.get_running_loop().create_future()
+        """For `asyncio.wait`, which cancels nothing; without a task for each that waits."""
 
     def request(self, reason: EndReason) -> None:
-        if not self._wish.done():
-            self._wish.set_result(reason)
+        if not self.wish.done():
+            self.wish.set_result(reason)
 
     @property
     def is_requested(self) -> bool:
-        return self._wish.done()
-
-    async def wait(self) -> EndReason:
-        return await asyncio.shield(self._wish)
+        return self.wish.done()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +68,12 @@ async def stream(
     flow = _Flow(sandbox, plan.box.limits, listeners, stop)
     released = loop.time()
     await sandbox.release(plan.exec, stdin=stdin is not None)
-    tasks = [
+    tasks: list[asyncio.Future[Any]] = [
         reading := asyncio.ensure_future(flow.follow(begun)),
         clock := asyncio.ensure_future(_end_in_time(flow, plan.exec, stop)),
-        asyncio.ensure_future(_feed(sandbox, stdin, listeners)),
     ]
+    if stdin is not None:
+        tasks.append(asyncio.ensure_future(_feed(sandbox, stdin, listeners)))
     try:
         await asyncio.wait({reading, clock}, return_when=asyncio.FIRST_COMPLETED)
         if reading.done():
@@ -92,9 +91,7 @@ async def stream(
     )
 
 
-async def _feed(sandbox: Sandbox, stdin: Stdin, listeners: Listeners) -> None:
-    if stdin is None:
-        return
+async def _feed(sandbox: Sandbox, stdin: bytes | AsyncIterable[bytes], listeners: Listeners) -> None:
     try:
         if isinstance(stdin, bytes):
             await sandbox.write_stdin(stdin)
@@ -109,9 +106,8 @@ async def _feed(sandbox: Sandbox, stdin: Stdin, listeners: Listeners) -> None:
 
 async def _end_in_time(flow: _Flow, plan: ExecPlan, stop: Stop) -> EndReason:
     """Return only when pid 1 has had its time: the reason for which it should have ended the command by then."""
-    reason: EndReason = "timed_out"
-    with contextlib.suppress(TimeoutError):
-        reason = await asyncio.wait_for(stop.wait(), plan.timeout)
+    await asyncio.wait([stop.wish], timeout=plan.timeout)
+    reason: EndReason = stop.wish.result() if stop.is_requested else "timed_out"
     flow.sandbox.terminate(reason)  # a deadline pid 1 keeps by itself; told twice it does nothing more
     if reason == "timed_out":
         await asyncio.sleep(plan.grace)  # listeners may finish what they have in hand

@@ -71,12 +71,23 @@ class Pool:
 
     async def open(self, box: BoxPlan) -> Sandbox:
         """Hand out a spare, or open a sandbox where none is ready; either way the next request shall find one."""
+        if spare := self.take(box):
+            return spare
         shelf = self._shelf(box)
         shelf.note(asyncio.get_running_loop().time())
-        spare = self._take(shelf)
-        sandbox = spare or await self._engine.open(box)
+        sandbox = await self._engine.open(box)
         self._background.add(self._replenish(box, shelf))
         return sandbox
+
+    def take(self, box: BoxPlan) -> Sandbox | None:
+        """Hand out a spare if one is ready, and have the next made."""
+        shelf = self._shelves.get(box)
+        spare = self._take(shelf) if shelf else None
+        if shelf and spare:
+            self._shelves.move_to_end(box)
+            shelf.note(asyncio.get_running_loop().time())
+            self._background.add(self._replenish(box, shelf))
+        return spare
 
     async def prewarm(self, box: BoxPlan, count: int) -> None:
         """
