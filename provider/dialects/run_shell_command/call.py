@@ -13,6 +13,7 @@ from provider.dialects.contract import Asked, Rejected
 from provider.dialects.run_shell_command.lists import judge
 from provider.dialects.run_shell_command.table import Table
 from provider.model import Decision, Verdict
+from provider.plan import MAX_ARGUMENT
 from provider.policy.scope import Scope, locate
 from provider.policy.syntax import read
 from provider.shown import show
@@ -180,5 +181,9 @@ def _call(payload: object) -> Call:
         raise Rejected(message, kind=BAD_CALL) from error
     if "\0" in call.command:
         message = "invalid input: `command` holds a NUL byte; no program can be given one"
+        raise Rejected(message, kind=BAD_CALL)
+    # Before anything reads it: judging a megabyte takes a second.
+    if (size := len(call.command.encode(errors="surrogatepass"))) >= MAX_ARGUMENT:
+        message = f"invalid input: `command` has {size:,} bytes; a shell can be given fewer than {MAX_ARGUMENT:,}"
         raise Rejected(message, kind=BAD_CALL)
     return call

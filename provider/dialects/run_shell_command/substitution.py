@@ -111,6 +111,7 @@ def _words(command: Command) -> Iterator[Word]:
 
 _ARITHMETIC = r"\$\(\((?:[^()$`'\"\\\n]|\$[A-Za-z_0-9]+|\([^()$`'\"\\\n]*\))*\)\)"
 _SYNTAX = re.compile(rf"(?P<arithmetic>{_ARITHMETIC})|\$\(|[<>]\(|`|\$\{{[^{{}}$`]*@P\}}")
+_SIGN = re.compile(r"[$<>`\\'\"]")  # whatever else there is means nothing here
 _SHOWN = 40
 _QUOTED_HEREDOC = re.compile(r"<<-?[ \t]*[\\'\"]")
 
@@ -123,13 +124,16 @@ def _scan(text: str) -> Substitutions:
     for at, source, is_live in _occurrences(text):
         # After a quoted here-document quotes mean nothing for a while, and how long only a reader knows.
         (live if is_live and at < body else doubtful).append(source)
+        if live:
+            break  # one is enough to refuse, and a text can hold a hundred thousand
     return Substitutions(tuple(live), tuple(doubtful))
 
 
 def _occurrences(text: str) -> Iterator[tuple[int, str, bool]]:
     """Yield the place of every unescaped substitution syntax, its source, and whether the quotes leave it alive."""
     at, quote = 0, ""
-    while at < len(text):
+    while (sign := _SIGN.search(text, at)) is not None:
+        at = sign.start()
         found = _SYNTAX.match(text, at)
         if found and found["arithmetic"]:
             at = found.end()
