@@ -34,6 +34,7 @@ from provider.background import Background
 from provider.engine.ask import MAX_ANSWER, Line
 from provider.engine.attach import Attachment, attach
 from provider.engine.attest import attest_clean, attest_engine, attest_host, attest_init
+from provider.engine.news import News
 from provider.engine.owner import OWNER_LABEL, is_dead, this_owner
 from provider.engine.processors import Processors, count
 from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, SandboxError, SandboxLost
@@ -79,6 +80,7 @@ class DockerEngine:
         self._waiters = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine-wait")
         """Their own, for those who wait for an end must not keep others from a start."""
         self._line = Line(endpoint)
+        self._news = News(endpoint)
         self._client: docker.APIClient | None = None
         self._connecting = threading.Lock()
         self._owner = this_owner()
@@ -97,13 +99,18 @@ class DockerEngine:
         if not _IMAGE_NAME.fullmatch(name) or ".." in name:  # it becomes part of a path
             message = f"{name!r} is no name of an image"
             raise ImageMissing(message)
+        if known := await self.in_time(self._news.known(name)):
+            return known
+        mark = self._news.mark
         status, found = await self._ask(f"/images/{name}/json")
         if status == HTTPStatus.NOT_FOUND:
             message = f"image {name!r} is not on the engine; build it with `make images`, or pull it"
             raise ImageMissing(message)
         with _legible((status, found)):
             volumes = tuple(sorted((found.get("Config") or {}).get("Volumes") or {}))
-            return Image(name=name, id=found["Id"], volumes=volumes)
+            image = Image(name=name, id=found["Id"], volumes=volumes)
+        self._news.keep(image, mark)
+        return image
 
     @_again
     async def _ask(self, path: str) -> tuple[int, Any]:
@@ -119,7 +126,7 @@ class DockerEngine:
             SandboxLost: the container went away.
         """
         name = f"sandbox-{uuid.uuid4().hex}"
-        profile = self._assets.profiles[box.seccomp].text
+        profile = self._assets.profile(box.seccomp, box.runtime).text
         request = container_request(box, profile=profile, labels={OWNER_LABEL: self._owner})
         sandbox = DockerSandbox(self, Container.planned(box, name), cpus=box.limits.cpus)
         steps = [asyncio.ensure_future(self._create(name, request))]
@@ -279,6 +286,7 @@ class DockerEngine:
             await asyncio.sleep(_DOUBT_SECONDS)
             await self._look_again()
         self._line.close()
+        self._news.close()
         client, self._client = self._client, None
         if client:
             await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
