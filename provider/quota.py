@@ -141,7 +141,8 @@ class Watch:
         self._growth: Growth | None = None
         self._over: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._stop = threading.Event()
+        self._stop: threading.Event | None = None
+        """Of the walk that is under way."""
         self._rest_until = 0.0
         self._step = _next_step(self._limit, NOTHING)
         self._start = self._base = self._look() if self._limit != NOTHING else None
@@ -152,15 +153,16 @@ class Watch:
         if self._start is None:
             yield
             return
-        self._over, self._stop = over, threading.Event()
+        self._over = over
         self._wait()
         try:
             yield
         finally:
             self._over = None
-            self._stop.set()
             if self._timer:
                 self._timer.cancel()
+            if self._stop:
+                self._stop.set()
 
     async def judge(self, ending: Ending) -> Ending:
         """Look a last time, when the command has ended; one that was over its quota by then has not just exited."""
@@ -191,7 +193,7 @@ class Watch:
         if room is None or room.at < self._rest_until or not self._is_suspicious(room):
             self._wait()
             return
-        stop = self._stop
+        self._stop = stop = threading.Event()
         walk = asyncio.get_running_loop().run_in_executor(
             _THREADS, _walk, self._workspace, self._since, self._limit, _WALK_SECONDS, stop
         )
@@ -215,8 +217,9 @@ class Watch:
             return False
         if room.is_nearly_full and room.lost_since(self._start).exceeds(self._limit):
             return True
-        # From the most that was ever free: what others free after that hides nothing.
-        self._base = replace(self._base, free=self._base.free.most(room.free))
+        highest = self._base.free.most(room.free)
+        if highest != self._base.free:  # what others free before the run takes it hides nothing
+            self._base = replace(self._base, free=highest)
         return room.may_have_lost_since(self._base).exceeds(self._step)
 
     def _look(self) -> Room | None:

@@ -22,6 +22,7 @@ from provider.artifacts import Collected, check_patterns, collect
 from provider.assets import load_assets
 from provider.background import Background
 from provider.capture import Capture
+from provider.changes import Controls
 from provider.engine.docker import DockerEngine
 from provider.engine.pool import Pool, PoolLimits
 from provider.engine.recycle import Recycler
@@ -62,6 +63,7 @@ class Runner:
         self._engine = engine or DockerEngine(find_endpoint(), self._assets, timeout=settings.engine_timeout)
         self._pool = Pool(self._engine, _pool_limits(settings))
         self._recycler = Recycler(most=settings.spares_total, idle_seconds=settings.spares_idle)
+        self._controls = Controls()
         self._rules = _load_rules(settings)
         self._grants = Grants(seconds=settings.grant_seconds)
         self._leases: dict[str, Lease] = {}
@@ -171,7 +173,7 @@ class Runner:
             if sandbox is None:
                 return _never_started(run)
             async with run.step("run"):
-                watch = Watch(run.workspace, plan.box.limits)
+                watch, controls = Watch(run.workspace, plan.box.limits), self._controls.look(run.workspace)
                 with watch.telling(lambda: run.stop.request("workspace_quota")):
                     streamed = await stream(
                         sandbox,
@@ -184,6 +186,7 @@ class Runner:
                 ending = await watch.judge(streamed.ending)
             async with run.step("collect"):
                 found, problems = await self._collect(run)
+                changes = self._controls.changes(run.workspace, controls)
             kept = not ending.growth and self._keep(run, plan, sandbox, streamed, watch)
         finally:
             if run.sandbox and not kept:
@@ -198,6 +201,7 @@ class Runner:
             container=sandbox.container,
             artifacts=found,
             artifact_problems=problems,
+            control_changes=changes,
             lease=run.id if streamed.leased and kept else None,
             notes=tuple(_notes(plan, lease_refused=_is_refused(streamed, ending, run.stop, kept=kept))),
         )
