@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images speech init seccomp docs attacks fuzz faults soak bench clean venv
+.PHONY: help sandbox test check images gvisor speech init seccomp docs attacks fuzz faults soak bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -41,6 +41,9 @@ check: venv ## format, lint, types
 
 images: venv init ## the images, after finding or starting a Docker engine
 	@.venv/bin/python images/build.py
+
+gvisor: images ## gVisor's runsc as a second runtime of an engine that make has started
+	@.venv/bin/python setup/gvisor.py
 
 speech: venv init ## the image for transcription, which mk8.shell's tool calls can use
 	@.venv/bin/python images/build.py speech

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 from provider.errors import ConfigError
+from provider.gvisor import GVISOR
 from provider.model import Tier
 
 _DATA = Path(__file__).parent / "data"
@@ -34,6 +35,11 @@ class Assets:
     inside_path: Path
     inside_sha256: str
     profiles: Mapping[Tier, Profile]
+    gvisor_profiles: Mapping[Tier, Profile]
+    """The same in what runsc understands of the format."""
+
+    def profile(self, tier: Tier, runtime: str) -> Profile:
+        return (self.gvisor_profiles if runtime == GVISOR else self.profiles)[tier]
 
 
 def load_assets(data: Path = _DATA) -> Assets:
@@ -47,9 +53,7 @@ def load_assets(data: Path = _DATA) -> Assets:
     init = data / "init" / f"sandbox-init-{_MACHINES.get(machine, machine)}"
     try:
         program = init.read_bytes()
-        profiles: dict[Tier, Profile] = {
-            tier: _profile((data / "seccomp" / f"{tier}.json").read_text()) for tier in get_args(Tier)
-        }
+        profiles, gvisor_profiles = _profiles(data / "seccomp", ""), _profiles(data / "seccomp", "gvisor-")
     except (OSError, ValueError) as error:
         message = f"the installation is incomplete: {error}; in a checkout, run `make init seccomp`"
         raise ConfigError(message) from error
@@ -59,6 +63,7 @@ def load_assets(data: Path = _DATA) -> Assets:
         inside_path=_INSIDE,
         inside_sha256=_tree_sha256(_INSIDE),
         profiles=profiles,
+        gvisor_profiles=gvisor_profiles,
     )
 
 
@@ -68,6 +73,10 @@ def _tree_sha256(folder: Path) -> str:
     files = {path.relative_to(folder): path.read_bytes() for path in found}
     named = (f"{name.as_posix()} {hashlib.sha256(text).hexdigest()}\n" for name, text in files.items())
     return hashlib.sha256("".join(named).encode()).hexdigest()
+
+
+def _profiles(folder: Path, prefix: str) -> dict[Tier, Profile]:
+    return {tier: _profile((folder / f"{prefix}{tier}.json").read_text()) for tier in get_args(Tier)}
 
 
 def _profile(text: str) -> Profile:

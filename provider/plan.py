@@ -20,6 +20,7 @@ from typing import Any, get_args
 from provider.assets import Assets
 from provider.canonical import digest
 from provider.errors import CallError
+from provider.gvisor import GVISOR, OWN_THREADS
 from provider.model import (
     Background,
     BoxPlan,
@@ -33,6 +34,7 @@ from provider.model import (
     Tier,
     Workspace,
 )
+from provider.protection import find_protected
 from provider.workspace import find_socket, working_directory
 
 WORKSPACE = "/workspace"
@@ -92,6 +94,7 @@ def make_plan(request: Request, workspace: Workspace, image: Image, assets: Asse
         runtime=request.runtime,
         limits=request.limits,
         read_only=request.read_only,
+        protected=find_protected(workspace, request.protect),
     )
     execution = ExecPlan(
         argv=request.argv,
@@ -263,6 +266,11 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
             # Mounts, never Binds: a bind with a missing source creates it, as root.
             "Mounts": [
                 _bind(str(box.workspace.path), WORKSPACE, read_only=box.read_only),
+                # Over the names themselves: such a one can be neither written, removed nor renamed.
+                *(
+                    _bind(str(box.workspace.path / held.name), f"{WORKSPACE}/{held.name}", read_only=True)
+                    for held in box.protected
+                ),
                 _bind(str(box.init_path), INIT, read_only=True),
                 _bind(str(box.inside_path), INSIDE, read_only=True),
                 # Without a network the engine writes none, and localhost would have no address.
@@ -270,7 +278,7 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
                 # A VOLUME of the image would be a writable host directory without any limit.
                 *(_tmpfs(path, limits.tmp_bytes) for path in box.image.volumes),
             ],
-            "PidsLimit": limits.pids,  # fork bombs
+            "PidsLimit": limits.pids if box.runtime != GVISOR else host_pids(limits),  # fork bombs
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,  # unset, Docker adds as much swap again
             "NanoCpus": round(limits.cpus * 1e9),
@@ -283,6 +291,8 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
                 _ulimit("msgqueue", 0, 0),  # kernel memory that no cgroup charges
                 _ulimit("nofile", min(1024, limits.open_files), limits.open_files),
                 _ulimit("stack", 8 * 2**20, 64 * 2**20),
+                # There the host counts the sentry's threads, and who runs out of those loses the whole sandbox.
+                *([_ulimit("nproc", limits.pids, limits.pids)] if box.runtime == GVISOR else []),
             ],
             "NetworkMode": "none" if offline else "bridge",
             "Dns": ["127.0.0.1"] if offline else [],  # keeps the host's resolver and search domains out
@@ -309,6 +319,11 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
             **({"Runtime": box.runtime} if box.runtime else {}),
         },
     }
+
+
+def host_pids(limits: Limits) -> int:
+    """What gVisor needs of the host's pids for that many processes of a command: more than it could use for them."""
+    return OWN_THREADS + 2 * limits.pids
 
 
 def inside_program(module: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """
 Writes provider/data/seccomp/<tier>.json, in Docker's profile format, from syscalls.toml, which says what and why.
+And gvisor-<tier>.json, the same in what gVisor's runsc understands of that format.
 
 `python seccomp/generate.py [FOLDER]`. The same input gives the same bytes; a test compares them with what is committed.
 """
@@ -29,8 +30,8 @@ Rule = dict[str, Any]
 Condition = dict[str, Any]
 
 
-def profile(source: dict[str, Any], tier: str) -> dict[str, Any]:
-    """The whole profile of one tier."""
+def profile(source: dict[str, Any], tier: str, *, gvisor: bool = False) -> dict[str, Any]:
+    """The whole profile of one tier, for the kernel or for gVisor."""
     additions = [None, *source["tiers"][tier]]
     plain: list[str] = []
     rules: list[Rule] = []
@@ -38,12 +39,14 @@ def profile(source: dict[str, Any], tier: str) -> dict[str, Any]:
         if entry.get("for") in additions:
             plain += entry["names"].split()
     for entry in source["when"]:
-        if entry.get("for") in additions:
+        if gvisor and entry.get("gvisor"):
+            plain += entry["names"]
+        elif entry.get("for") in additions:
             rules += [allow(entry["names"], conditions) for conditions in alternatives(entry)]
     for entry in source["refuse"]:
         # runc skips a rule whose action is the default action, so EPERM needs none.
         if entry["errno"] != DEFAULT_ERRNO:
-            rules.append(refuse(entry["names"].split(), entry["errno"]))
+            rules.append(refuse(entry["names"].split(), None if gvisor else entry["errno"]))
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": ERRNO[DEFAULT_ERRNO],
@@ -58,8 +61,14 @@ def allow(names: list[str], conditions: list[Condition] | None = None) -> Rule:
     return {**rule, "args": conditions} if conditions else rule
 
 
-def refuse(names: list[str], error: str) -> Rule:
-    """A rule that answers these calls with another errno than the default one."""
+def refuse(names: list[str], error: str | None) -> Rule:
+    """
+    A rule that answers these calls with another errno than the default one.
+
+    runsc (2024) knows no errno but EPERM. A call left to a tracer that is not there is ENOSYS, which libc needs.
+    """
+    if error is None:
+        return {"names": sorted(names), "action": "SCMP_ACT_TRACE"}
     return {"names": sorted(names), "action": "SCMP_ACT_ERRNO", "errnoRet": ERRNO[error]}
 
 
@@ -113,6 +122,8 @@ def main() -> None:
     source = tomllib.loads((HERE / "syscalls.toml").read_text(encoding="utf-8"))
     for tier in source["tiers"]:
         (folder / f"{tier}.json").write_text(text(profile(source, tier)), encoding="utf-8")
+        for_gvisor = text(profile(source, tier, gvisor=True))
+        (folder / f"gvisor-{tier}.json").write_text(for_gvisor, encoding="utf-8")
 
 
 if __name__ == "__main__":

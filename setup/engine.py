@@ -8,6 +8,7 @@ ever started. No process is ever killed.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import platform
 import re
@@ -26,6 +27,7 @@ import docker.errors
 
 from provider.engine.docker import tls_config
 from provider.errors import ConfigError
+from provider.gvisor import ARGUMENTS, GVISOR
 from provider.settings import DEFAULT_SOCKET, Endpoint, find_endpoint
 
 APT = Path(__file__).resolve().with_name("apt")
@@ -33,6 +35,9 @@ FIRST_ANSWER = 10  # seconds; a sound engine takes milliseconds
 ANY_ANSWER = 900  # building an image is one request
 START = 90
 LOG_LINES = 15
+RUNSC = Path("/usr/local/lib/sandbox-provider/runsc")
+"""A place of our own: another runsc of this machine is not ours to replace."""
+RUNTIME = {"path": str(RUNSC), "runtimeArgs": list(ARGUMENTS)}
 
 
 class SetupError(Exception):
@@ -51,6 +56,7 @@ class Daemon:
     pid_file: Path = Path("/var/run/docker.pid")
     containerd_pid_file: Path = Path("/var/run/docker/containerd/containerd.pid")
     log: Path = Path("/var/log/dockerd.log")
+    config: Path = Path("/etc/docker/daemon.json")
     flags: tuple[str, ...] = ()  # /etc/docker/daemon.json decides; dockerd refuses what is said in both places
 
 
@@ -147,6 +153,8 @@ def start(daemon: Daemon, group: str = "") -> None:
         wait(daemon)
         return
     mount_cgroups()
+    if daemon == Daemon() and RUNSC.exists():
+        register(daemon)
     say(f"starting dockerd, which writes to {daemon.log}")
     with daemon.log.open("ab") as log:
         # A session of its own and no descriptor of ours: it outlives this make and holds no pipe of the caller open.
@@ -159,6 +167,37 @@ def start(daemon: Daemon, group: str = "") -> None:
             cwd="/",
         )
     wait(daemon, process)
+
+
+def is_ours(daemon: Daemon) -> bool:
+    """Whether the living dockerd is one that `start` started: nobody else's leads a session and writes to that log."""
+    pid = living_pid(daemon.pid_file, "dockerd")
+    try:
+        process = Path("/proc", str(pid))
+        writes = {(process / "fd" / number).readlink() for number in "12"}
+        return pid is not None and os.getsid(pid) == pid and writes == {daemon.log.resolve()}
+    except OSError:
+        return False
+
+
+def register(daemon: Daemon) -> bool:
+    """Name gVisor to a dockerd by its configuration, of which all else is kept. False when it is there already."""
+    try:
+        config = json.loads(daemon.config.read_text())
+        named = config.setdefault("runtimes", {})
+    except FileNotFoundError:
+        config = {"runtimes": (named := {})}
+    except (ValueError, AttributeError) as error:
+        message = f"{daemon.config} is no configuration of dockerd's: {error}"
+        raise SetupError(message) from error
+    if named.get(GVISOR) == RUNTIME:
+        return False
+    named[GVISOR] = RUNTIME
+    daemon.config.parent.mkdir(parents=True, exist_ok=True)
+    new = daemon.config.with_name(f"{daemon.config.name}.new")
+    new.write_text(json.dumps(config, indent=2) + "\n")
+    new.replace(daemon.config)
+    return True
 
 
 def install() -> None:

@@ -136,6 +136,7 @@ def assets() -> Assets:
         inside_path=Path("/opt/inside"),
         inside_sha256="3" * 64,
         profiles=profiles,
+        gvisor_profiles=profiles,
     )
 
 

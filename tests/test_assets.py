@@ -26,6 +26,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "seccomp").mkdir()
     for tier in TIERS:
         (tmp_path / f"seccomp/{tier}.json").write_text(PROFILE)
+        (tmp_path / f"seccomp/gvisor-{tier}.json").write_text(PROFILE)
     return tmp_path
 
 

@@ -310,13 +310,23 @@ def test_any_other_hello_is_refused(box: BoxPlan, hello: dict[str, str], fact: s
         attest_init(box, told)
 
 
-def test_gvisor_is_excused_from_what_it_replaces_and_from_nothing_else(box: BoxPlan, hello: dict[str, str]):
-    """Its own kernel stands in for the filter and numbers inodes itself; uid and capabilities count as ever."""
+def test_gvisor_is_excused_from_its_own_inodes_and_from_nothing_else(box: BoxPlan, hello: dict[str, str]):
+    """It numbers inodes itself; filter, uid and capabilities count as ever."""
     box = replace(box, runtime="runsc")
-    attest_init(box, {**hello, "seccomp": "0", "inode": "1"})
-    for fact in ("uid", "gid", "no_new_privs", "cap_eff", "cap_bnd"):
+    attest_init(box, {**hello, "inode": "1"})
+    for fact in ("uid", "gid", "no_new_privs", "seccomp", "cap_eff", "cap_bnd"):
         with pytest.raises(PlanRejected, match=fact):
             attest_init(box, {**hello, fact: "7"})
+
+
+@pytest.mark.parametrize("interfaces", ["lo", "", None])
+def test_a_network_that_was_planned_is_there(box: BoxPlan, hello: dict[str, str], interfaces: str | None):
+    """A runtime that leaves it out is found out, and not only by the command."""
+    box = replace(box, network="open")
+    attest_init(box, {**hello, "interfaces": "lo,eth0"})
+    told = {name: value for name, value in {**hello, "interfaces": interfaces}.items() if value is not None}
+    with pytest.raises(PlanRejected, match="no network but loopback"):
+        attest_init(box, told)
 
 
 # The host kernel's word.
@@ -392,13 +402,12 @@ def test_a_workspace_that_cannot_be_looked_at_is_left_to_pid_1(
     assert attest_host(box, CONTAINER, pid) is True
 
 
-def test_gvisors_own_process_is_not_judged_by_what_runs_inside(box: BoxPlan, process: Callable[..., Any]):
-    """Its promises are about the inside; the workspace counts all the same."""
+def test_gvisors_process_is_judged_as_such_or_refused(box: BoxPlan, process: Callable[..., Any]):
+    """A process that would do for runc is no sentry; for one that cannot be seen nobody vouches."""
     box = replace(box, runtime="runsc")
-    assert attest_host(box, CONTAINER, process(Seccomp="0", Uid="0\t0\t0\t0")) is True
-    elsewhere = replace(box, workspace=replace(box.workspace, inode=1))
-    with pytest.raises(PlanRejected, match="workspace"):
-        attest_host(elsewhere, CONTAINER, process())
+    for pid in (process(), 0):
+        with pytest.raises(PlanRejected, match="gVisor"):
+            attest_host(box, CONTAINER, pid)
 
 
 def test_a_process_of_another_container_is_no_witness(box: BoxPlan, process: Callable[..., Any]):

@@ -39,7 +39,7 @@ RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 INSIDE = "inside"  # runs in the sandbox, as a program of its own
 
 # Declarations, or used by every test; the docker tier, and the tests of what is built on them, cover the others.
-WITHOUT_TEST = {"errors", "events", "grammar", "model", "script", "testing"}
+WITHOUT_TEST = {"errors", "events", "grammar", "gvisor", "model", "script", "testing"}
 WITHOUT_TEST |= {"calls", "docker", "provider", "__main__", "cli", "doctor", "underway", "worker"}
 PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp"}
 LIVE_ENDPOINTS = ("exec_create", "exec_start", "get_archive", "put_archive", "/exec", "/archive")

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROFILES = ROOT / "provider" / "data" / "seccomp"
 SOURCE = tomllib.loads((ROOT / "seccomp" / "syscalls.toml").read_text())
 TEXT = {tier: (PROFILES / f"{tier}.json").read_text() for tier in ("default", "unix", "debug")}
+GVISOR = {f"gvisor-{tier}": (PROFILES / f"gvisor-{tier}.json").read_text() for tier in TEXT}
 PROFILE: dict[str, dict[str, Any]] = {tier: json.loads(text) for tier, text in TEXT.items()}
 
 ALLOW, EPERM, EINVAL, ENOSYS = "allow", 1, 22, 38
@@ -54,8 +55,8 @@ def names(tier: str, *, filtered: bool) -> set[str]:
 def test_committed_profiles_are_the_generated_ones(tmp_path: Path) -> None:
     """What is committed is what `make seccomp` writes, byte for byte and file for file."""
     subprocess.run([sys.executable, ROOT / "seccomp" / "generate.py", tmp_path], check=True)
-    assert {path.stem: path.read_text() for path in tmp_path.iterdir()} == TEXT
-    assert {path.stem for path in PROFILES.iterdir()} == set(TEXT)
+    assert {path.stem: path.read_text() for path in tmp_path.iterdir()} == TEXT | GVISOR
+    assert {path.stem for path in PROFILES.iterdir()} == set(TEXT | GVISOR)
 
 
 @every_tier
@@ -271,3 +272,29 @@ def test_pid_1_has_what_it_calls(tier: str) -> None:
     assert answer(tier, "clone", 0x01200011) == ALLOW  # what glibc's fork passes
     for command in (0x5441, 0x540E, 0x5414, 0x40045431, 0x541B):  # GPTPEER, SCTTY, SWINSZ, SPTLCK, FIONREAD
         assert answer(tier, "ioctl", 0, command) == ALLOW
+
+
+@every_tier
+def test_gvisor_gets_no_wider_profile(tier: str) -> None:
+    """For gVisor the same calls are allowed on the same conditions, but for those whose reason the source gives."""
+    excused = {name for entry in SOURCE["when"] if entry.get("gvisor") for name in entry["names"]}
+    ours, theirs = PROFILE[tier], json.loads(GVISOR[f"gvisor-{tier}"])
+    assert theirs["defaultAction"] == "SCMP_ACT_ERRNO"
+    for rule in theirs["syscalls"]:
+        names = set(rule["names"])
+        if rule["action"] == "SCMP_ACT_ALLOW" and "args" not in rule:
+            assert names == set(ours["syscalls"][0]["names"]) | excused
+        elif rule["action"] == "SCMP_ACT_ALLOW":
+            assert rule in ours["syscalls"]
+            assert not names & excused
+        else:
+            assert rule["action"] == "SCMP_ACT_TRACE"
+            assert rule["names"] in [each["names"] for each in ours["syscalls"] if each["action"] == "SCMP_ACT_ERRNO"]
+
+
+@every_tier
+def test_nobody_can_trace_where_gvisor_leaves_calls_to_a_tracer(tier: str) -> None:
+    """What is ENOSYS for want of a tracer stays so: only tier `debug` has ptrace, and there its reader is told."""
+    allowed = {name for rule in json.loads(GVISOR[f"gvisor-{tier}"])["syscalls"] for name in rule["names"]
+               if rule["action"] == "SCMP_ACT_ALLOW"}  # fmt: skip
+    assert ("ptrace" in allowed) == (tier == "debug")

@@ -165,13 +165,26 @@ static void pipe_for(int ends[2])
     (void)fcntl(ends[0], F_SETPIPE_SZ, PIPE_SIZE); /* past the user's soft limit the kernel says no; fine */
 }
 
+/* By descriptor, or in gVisor, which has no such call, by its number in the devpts that nobody else can write to. */
+static int open_slave(int master)
+{
+    const int flags = O_RDWR | O_NOCTTY | O_CLOEXEC;
+    char path[32];
+    unsigned number;
+    int slave = ioctl(master, TIOCGPTPEER, flags);
+    if (slave >= 0 || errno != ENOTTY || ioctl(master, TIOCGPTN, &number) < 0)
+        return slave;
+    snprintf(path, sizeof path, "/dev/pts/%u", number);
+    return open(path, flags);
+}
+
 static int open_terminal(int *slave)
 {
     int unlock = 0, master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (master < 0)
         return -1;
     /* By ioctl, not by name: /dev/pts of an odd image cannot mislead it. */
-    if (ioctl(master, TIOCSPTLCK, &unlock) < 0 || (*slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC)) < 0) {
+    if (ioctl(master, TIOCSPTLCK, &unlock) < 0 || (*slave = open_slave(master)) < 0) {
         int error = errno;
         close(master);
         errno = error;

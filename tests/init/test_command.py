@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import signal
+import socket
 import struct
 import subprocess
 from pathlib import Path
@@ -29,9 +30,10 @@ def test_it_runs_only_as_pid_1(program: Path):
 
 
 async def test_hello_tells_its_confinement(init):
-    """Protocol, ids, privileges and capabilities are told as the kernel shows them."""
+    """Protocol, ids, privileges, capabilities and interfaces are told as the kernel shows them."""
     expected = {"protocol": "2", "no_new_privs": "1", "seccomp": "0", "cap_eff": "0" * 16, "cap_bnd": "0" * 16}
     expected |= dict.fromkeys(("uid", "gid"), "65534" if os.geteuid() == 0 else "0")
+    expected["interfaces"] = ",".join(name for _, name in socket.if_nameindex())
     expected["cpus"] = str(len(os.sched_getaffinity(0)))
     assert {name: value for name, value in init.hello.items() if name != "inode"} == expected
 

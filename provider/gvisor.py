@@ -1,0 +1,30 @@
+"""
+What is different where the runtime is gVisor's `runsc`, which puts a kernel of its own, the sentry, between a command
+and the host's.
+"""
+
+GVISOR = "runsc"
+"""The name under which an engine has to offer it."""
+
+ARGUMENTS = ("--oci-seccomp", "--network=none")
+"""
+What the engine has to start it with. Without the first it ignores the seccomp profile. By the second its own network
+stack has loopback and nothing else: the 2024 release cannot take a container's interfaces over on kernels since 6.3.
+"""
+
+OWN_THREADS = 160
+"""What the sentry and its file server need of the host's pids, beside two for each process or thread of a command."""
+
+CHANGES = {
+    "gained": "a second kernel: a command's system calls end in gVisor's, which makes few of its own to the host's",
+    "slower": "three to five times as long to start a container, and as long for what calls the kernel a lot",
+    "not there": (
+        "an open network (refused); recycling (each command gets a fresh container); a count of denied writes;"
+        " a provider without root, which cannot see which folder is mounted (refused)"
+    ),
+    "different": (
+        "past its memory a sandbox ends as a whole, with what it had not yet written;"
+        " what is refused with EINVAL elsewhere is ENOSYS"
+    ),
+}
+"""For `sandbox doctor` and its reader."""
