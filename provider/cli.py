@@ -61,6 +61,7 @@ def run(
     seccomp: Annotated[str | None, typer.Option(help="default, unix or debug.")] = None,
     user: Annotated[str | None, typer.Option(help="uid:gid; the workspace's owner unless given.")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Mount the workspace for reading only.")] = False,
+    protect: Annotated[list[str] | None, typer.Option(help="Name in the workspace that can only be read.")] = None,
     as_json: Json = False,
     receipt: Annotated[Path | None, typer.Option(help="Write the receipt of the run to this file.")] = None,
     interactive: Annotated[bool, typer.Option("-i", help="Pass stdin on.")] = False,
@@ -83,6 +84,7 @@ def run(
             "seccomp": seccomp,
             "user": user,
             "read_only": read_only,
+            "protect": protect or [],
         }
         limits = {"memory": memory, "cpus": cpus, "pids": pids}
         limits |= {"workspace": workspace_limit, "workspace_files": workspace_files}

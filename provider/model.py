@@ -100,6 +100,8 @@ class Request:
     limits: Limits = field(default_factory=Limits)
     read_only: bool = False
     """Whether the workspace can only be read."""
+    protect: tuple[str, ...] = ()
+    """First-level names of the workspace that can only be read, also such as are not there; see `protection.py`."""
 
 
 class Decision(enum.IntEnum):
@@ -125,6 +127,15 @@ class Workspace:
     inode: int
     uid: int
     gid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protected:
+    """A first-level name of the workspace that is mounted over itself, read-only, and what it names."""
+
+    name: str
+    device: int
+    inode: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +167,7 @@ class BoxPlan:
     runtime: str
     limits: Limits
     read_only: bool
+    protected: tuple[Protected, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ class Provider:
         runtime: str | None = None,
         user: str | None = None,
         limits: Limits | None = None,
+        protect: Sequence[str] = (),
         approver: Approver = refuse_all,
         settings: Settings | None = None,
         engine: Engine | None = None,
@@ -62,6 +63,7 @@ class Provider:
             runtime=self._settings.runtime if runtime is None else runtime,
             user=user or "",
             limits=limits or self._settings.limits.limits(),
+            protect=_all_of(self._settings.protect, protect),
         )
         self._runs: dict[str, Run] = {}
         self._calls = Calls(self, self._settings.tools)
@@ -158,8 +160,8 @@ class Provider:
         A text as `argv` is given to the image's `sh -c`. Callbacks may be sync or async; they are awaited one at a
         time, and a slow one slows the command. With `background="keep"` processes that it leaves behind go on for
         `lease` seconds, see `leases`. `box` takes workspace, read_only, image, network, seccomp, runtime, user and
-        limits, each in place of the provider's own, and `reuse="scrub"`, by which the container may serve the session
-        again.
+        limits, each in place of the provider's own, `protect`, names beside the provider's own, and `reuse="scrub"`,
+        by which the container may serve the session again.
 
         Raises:
             CallError, Refused, SandboxError: there is no outcome; the error's `receipt` says how far it came.
@@ -301,8 +303,13 @@ class Provider:
             argv=("sh", "-c", argv) if isinstance(argv, str) else tuple(argv),
             env=dict(wanted.pop("env", {})),
             artifacts=(artifacts,) if isinstance(artifacts, str) else tuple(artifacts),
+            protect=_all_of(self._defaults.protect, wanted.pop("protect", ())),
             **{"user": user, **wanted},
         )
+
+
+def _all_of(names: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    return (*names, *((more,) if isinstance(more, str) else more))
 
 
 def run_sync(argv: Sequence[str] | str, workspace: str | Path = ".", **options: Any) -> Outcome:

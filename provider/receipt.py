@@ -75,6 +75,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "network": box.network,
         "runtime": box.runtime,
         "limits": box.limits,
+        "protected": [held.name for held in box.protected],
         "lease": plan.exec.lease,
         "reuse": plan.exec.reuse,
     }

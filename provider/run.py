@@ -44,6 +44,7 @@ from provider.model import (
 )
 from provider.plan import make_plan
 from provider.policy import judge
+from provider.protection import Placeholders
 from provider.quota import Watch
 from provider.settings import Settings, find_endpoint
 from provider.stream import Stop, Streamed, stream
@@ -64,6 +65,7 @@ class Runner:
         self._pool = Pool(self._engine, _pool_limits(settings))
         self._recycler = Recycler(most=settings.spares_total, idle_seconds=settings.spares_idle)
         self._controls = Controls()
+        self._placeholders = Placeholders()
         self._rules = _load_rules(settings)
         self._grants = Grants(seconds=settings.grant_seconds)
         self._leases: dict[str, Lease] = {}
@@ -80,7 +82,7 @@ class Runner:
         """
         self._closing.set()
         async with contextlib.AsyncExitStack() as stack:
-            for last in (self._background, self._pool, self._recycler, self._leasing):
+            for last in (self._placeholders, self._background, self._pool, self._recycler, self._leasing):
                 stack.push_async_callback(last.close)  # in the other order, and each whatever becomes of the others
             await asyncio.gather(*(lease.stop() for lease in self.leases()))
             await self.settle()
@@ -226,6 +228,7 @@ class Runner:
 
     async def _plan(self, request: Request, workspace: Workspace) -> Plan:
         image = await self._engine.image(request.image)
+        self._placeholders.make(workspace, request.protect)
         make = functools.partial(make_plan, request, workspace, image, self._assets, grace=self._settings.grace)
         # Only there is the workspace searched, which takes its time.
         return make() if request.seccomp == "default" else await asyncio.to_thread(make)

@@ -102,6 +102,8 @@ class Settings(BaseSettings):
     artifact_seconds: float = Field(default=120.0, gt=0)
     """What hashing the artifacts of one run may take."""
     limits: LimitSettings = LimitSettings()
+    protect: tuple[str, ...] = ()
+    """First-level names of every workspace that runs can only read, such as `.git`; see `protection.py`."""
     spares: int = Field(default=4, ge=0, le=64)
     """Containers that wait for the next request of the same kind, at the most; 0 is none."""
     rules: Path | None = None

@@ -45,6 +45,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"argv[{at}]  {show(argument)}{length}"
     mount = "a read-only mount" if box.read_only else "a mount"
     yield f"in       {show(command.cwd)}, {mount} of {show(str(box.workspace.path))}"
+    if box.protected:
+        yield f"but      only read: {', '.join(show(held.name) for held in box.protected)}"
     for name, value in command.env:
         yield f"env      {show(name)}={show(value)}"
     yield f"image    {show(box.image.name)} ({box.image.id[:19]})"

@@ -18,7 +18,7 @@ LAYERS = (
     {"client", "model"},
     {"events", "settings"},
     {"assets", "background", "canonical", "capture", "hashing", "worker", "workspace"},
-    {"changes", "listeners", "quota"},
+    {"changes", "listeners", "protection", "quota"},
     {"plan", "shown"},
     {"approval"},
     {"policy", "questions", "engine", "artifacts", "receipt", "stream", "testing"},

@@ -205,6 +205,7 @@ CHANGES: dict[str, Any] = {
     "background": "keep",
     "reuse": "scrub",
     "read_only": True,
+    "protect": ("sub",),
     "watch_writes": True,
 }
 
