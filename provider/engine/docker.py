@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 import re
+import signal
 import socket
 import struct
 import threading
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +41,8 @@ from provider.engine.news import News
 from provider.engine.owner import OWNER_LABEL, is_dead, this_owner
 from provider.engine.processors import Processors, count
 from provider.errors import DisposeFailed, EngineUnavailable, ImageMissing, PlanRejected, SandboxError, SandboxLost
-from provider.model import BoxPlan, Container, EndReason, ExecPlan, Image, Message, Process
+from provider.gvisor import GVISOR
+from provider.model import Begun, BoxPlan, Container, Ending, EndReason, ExecPlan, Image, Message, Process
 from provider.plan import container_request
 from provider.settings import Endpoint
 
@@ -56,6 +60,7 @@ _REMOVE_SECONDS = 20.0
 _PIECE = 64 * 1024
 _ILLEGIBLE = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 """What reading an answer of an unexpected form raises, in the SDK and here."""
+_EVENT_SECONDS = 1.0
 _DOUBT_SECONDS = 1.0
 """What a create that was never answered may still take, once its engine answers again."""
 _TERMINATE = {"canceled": b"c", "output_limit": b"o", "timed_out": b"t", "workspace_quota": b"w", "exited": b"c"}
@@ -268,6 +273,18 @@ class DockerEngine:
         await asyncio.gather(*(self.remove(container) for container in dead))
         return tuple(dead)
 
+    async def ran_out_of_memory(self, container: str) -> bool:
+        """Whether the kernel killed for want of memory in a container, which may be gone by now."""
+        client = self._connected()
+        # To the future, for the event may come after the end; the engine waits that long with the rest of its answer.
+        times = {"since": "0", "until": f"{time.time() + _EVENT_SECONDS:.3f}"}
+        filters = json.dumps({"container": [container], "event": ["oom"]})
+        with _refusal_as(EngineUnavailable, "tell its events"):
+            answer = await self._call(
+                "get", f"{client.base_url}/v{client.api_version}/events", params={**times, "filters": filters}
+            )
+        return answer.status_code == HTTPStatus.OK and bool(answer.content.strip())
+
     async def facts(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The engine's own `version` and `info`."""
         with _refusal_as(EngineUnavailable, "describe itself"):
@@ -362,7 +379,19 @@ class DockerSandbox:
         self._attached.release(plan, stdin=stdin, processors=self._processors)
 
     def messages(self) -> AsyncIterator[Message]:
-        return self._attached.messages()
+        return self._attached.messages() if self.container.runtime != GVISOR else self._messages_of_gvisor()
+
+    async def _messages_of_gvisor(self) -> AsyncIterator[Message]:
+        """There the kernel can only kill the whole sentry, and no pid 1 is left to tell; the engine knows."""
+        begun: Begun | None = None
+        try:
+            async for message in self._attached.messages():
+                begun = message if isinstance(message, Begun) else begun
+                yield message
+        except SandboxLost:
+            if begun is None or not await self._engine.ran_out_of_memory(self.container.id):
+                raise
+            yield Ending(reason="exited", signal=signal.SIGKILL, pid=begun.pid, oom_kills=1)
 
     def grant(self, size: int) -> None:
         self._attached.grant(size)
