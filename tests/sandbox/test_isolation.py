@@ -3,10 +3,13 @@
 import os
 import socket
 import sys
+from dataclasses import replace
 
 import pytest
 
+import provider.run as run_module
 from provider import CallError, ImageMissing, Limits, PlanRejected, PolicyRefused, Provider, Settings, run_sync
+from provider.assets import load_assets
 
 pytestmark = pytest.mark.docker
 MINIMAL = "sandbox-provider/minimal"
@@ -116,19 +119,56 @@ def test_a_local_server_and_its_client_work(workspace):
     assert said == "page\n"
 
 
-def test_a_host_socket_in_the_workspace_cannot_be_reached(workspace):
+REACH_FOR_SOCKETS = """
+import socket
+
+def attempt(name, kind, make):
+    try:
+        end = make(kind)
+        end.connect(name)
+        end.send(b"from inside")
+        print("BREACH", name, kind.name, make.__name__)
+    except OSError as error:
+        print("refused", error.errno)
+
+def new(kind):
+    return socket.socket(socket.AF_UNIX, kind)
+
+def half_of_a_pair(kind):
+    return socket.socketpair(socket.AF_UNIX, kind)[0]
+
+for make in (new, half_of_a_pair):
+    attempt("stream.sock", socket.SOCK_STREAM, make)
+    attempt("datagram.sock", socket.SOCK_DGRAM, make)
+"""
+
+
+def test_a_host_socket_in_the_workspace_cannot_be_reached(workspace, monkeypatch):
     """No network includes unix sockets: the default tier cannot connect, the others refuse the workspace."""
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(workspace / "host.sock"))
+    argv = ["python3", "-c", REACH_FOR_SOCKETS]
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post:
+        for host_socket, name in ((server, "stream.sock"), (post, "datagram.sock")):
+            host_socket.bind(str(workspace / name))
+            host_socket.settimeout(0)
+            (workspace / name).chmod(0o777)
         server.listen()
-        server.settimeout(0)
-        (workspace / "host.sock").chmod(0o777)
-        said = sh(workspace, "nc local:host.sock </dev/null; echo status $?")
-        assert "status 0" not in said
+        outcome = run_sync(argv, workspace, timeout=30)
+        assert outcome.stdout.split()[::2] == [b"refused"] * 4, outcome
         with pytest.raises(BlockingIOError):
             server.accept()
-        with pytest.raises(CallError, match=r"host\.sock"):
+        with pytest.raises(BlockingIOError):
+            post.recv(99)
+        with pytest.raises(CallError, match=r"\.sock"):
             run_sync(["true"], workspace, image=MINIMAL, seccomp="unix")
+
+        # It is the filter that keeps it out: with another tier's in its place, the same attempt gets through.
+        assets = load_assets()
+        wider = replace(assets, profiles={**assets.profiles, "default": assets.profiles["unix"]})
+        monkeypatch.setattr(run_module, "load_assets", lambda: wider)
+        assert b"BREACH stream.sock" in run_sync(argv, workspace, timeout=30).stdout
+        with server.accept()[0] as connection:
+            assert connection.recv(99) == b"from inside"
+        assert post.recv(99) == b"from inside"
 
 
 def test_only_the_workspace_and_tmpfs_can_be_written(workspace):

@@ -44,7 +44,7 @@ def refused(tool: Toolchain) -> list[str]:
     """What it needs and its tier does not allow on any condition."""
     rules = rules_without((), tool.tier)["syscalls"]
     allowed = {name for rule in rules if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
-    return [need for need in tool.needs if allowed.isdisjoint(need.split("|"))]
+    return [call for call in tool.calls if call not in allowed]
 
 
 async def work(tool: Toolchain, workspace: Path) -> Outcome:
@@ -76,21 +76,21 @@ async def test_it_works(tool: Toolchain, workspace: Path):
     outcome = await work(tool, workspace)
     said = " ".join(outcome.stdout.decode().split())
     assert (outcome.exit_code, said) == (0, tool.says), (
-        f"no more in tier {tool.tier}: {tool.promise}. Of {', '.join(tool.needs)}, which it needs, the profile refuses "
+        f"no more in tier {tool.tier}: {tool.promise}. Of {', '.join(tool.calls)}, which it needs, the profile refuses "
         f"{', '.join(refused(tool)) or 'none'}. It {outcome.status}; stderr: {outcome.stderr.decode()[-2000:]}"
     )
 
 
-NEEDS = [(tool, need) for tool in TOOLCHAINS for need in tool.needs[: None if LONG else 1] if need not in BASIC]
+NEEDS = [(tool, call) for tool in TOOLCHAINS for call in tool.calls[: None if LONG else 1] if call not in BASIC]
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize(("tool", "need"), NEEDS, ids=[f"{tool.name}-{need}" for tool, need in NEEDS])
+@pytest.mark.parametrize(("tool", "call"), NEEDS, ids=[f"{tool.name}-{call}" for tool, call in NEEDS])
 async def test_it_fails_without_what_it_needs(
-    tool: Toolchain, need: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+    tool: Toolchain, call: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """What a toolchain says it needs is true: with that call taken out of the profile, it does not work."""
-    text = json.dumps(rules_without(need.split("|"), tool.tier))
+    text = json.dumps(rules_without({call}, tool.tier))
     profile = Profile(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
     assets = load_assets()
     assets = replace(assets, profiles={**assets.profiles, tool.tier: profile})
