@@ -24,6 +24,7 @@ from provider.assets import Assets, Profile, load_assets
 from provider.engine.docker import tls_config
 from provider.engine.owner import OWNER_LABEL, this_owner
 from provider.errors import ConfigError
+from provider.gvisor import GVISOR
 from provider.model import Image, Plan, Request, Workspace
 from provider.plan import make_plan
 from provider.settings import find_endpoint
@@ -83,6 +84,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def unavailable() -> Callable[[str], NoReturn]:
     """The same gate, for what a fixture finds missing."""
     return _unavailable
+
+
+@pytest.fixture
+def gvisor(engine_client: docker.APIClient) -> str:
+    """
+    The name of gVisor's runtime, for tests of that tier.
+
+    It is an option of an engine, not a part: without it they are skipped, under PROVIDER_DOCKER=must too. GVISOR=must
+    says that `make gvisor` has been run, and makes a failure of it.
+    """
+    if GVISOR not in (engine_client.info().get("Runtimes") or {}):
+        reason = f"this engine does not offer {GVISOR}; run `make gvisor`"
+        if os.environ.get("GVISOR") == "must":
+            pytest.fail(f"GVISOR=must, but {reason}", pytrace=False)
+        pytest.skip(reason)
+    return GVISOR
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ What is attacked, where the canaries sit, and how the results are kept.
 ATTACKS=long     the race with 100,000 attempts, and its counter-proof
 ATTACKS=golden   writes the tables of system calls anew
 ATTACKS=holes    tries what is known not to hold, too
-ATTACKS_RUNTIMES=runc,runsc    on which runtimes; by default those that the engine offers
+ATTACKS_RUNTIMES=runc,runsc    on which runtimes; by default those that the engine offers, with GVISOR=must both
 ATTACKS_ENGINE=module:function another engine to be scored
 ATTACKS_RESULTS=FILE           where the results go, for report.py
 """
@@ -76,6 +76,8 @@ def runtimes() -> tuple[str, ...]:
     if named := os.environ.get("ATTACKS_RUNTIMES"):
         return tuple(named.split(","))
     offered = engine_facts().get("Runtimes") or {}
+    if os.environ.get("GVISOR") == "must":
+        return SCORED  # one that is not there fails
     return tuple(name for name in SCORED if name in offered) or ("runc",)
 
 
@@ -126,7 +128,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _version(facts: dict[str, Any], runtime: str) -> str:
     parts = {part["Name"]: part["Version"] for part in facts.get("Version", {}).get("Components", [])}
-    return parts.get(runtime, "")
+    return parts.get(runtime) or _own_word(facts.get("Runtimes", {}).get(runtime, {}).get("path", ""))
+
+
+def _own_word(program: str) -> str:
+    """Of a runtime that the engine does not tell the version of."""
+    if not Path(program).is_absolute() or not Path(program).exists():
+        return ""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    return said.split("\n")[0].split()[-1] if said else ""
 
 
 # Where it happens.
@@ -167,7 +177,10 @@ def canaries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canaries]:
 @pytest.fixture(scope="session")
 def watched() -> tuple[Path, ...]:
     """Programs of the host that start containers, and our own pid 1."""
-    folders = [Path(name) for name in (*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/usr/local/bin") if name]
+    own = "/usr/local/lib/sandbox-provider"
+    folders = [
+        Path(name) for name in (*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/usr/local/bin", own) if name
+    ]
     found = {(folder / name).resolve() for folder in folders for name in _BINARIES if (folder / name).is_file()}
     with contextlib.suppress(Exception):  # nothing is built here; the docker gate says so
         found.add(load_assets().init_path)
