@@ -9,10 +9,12 @@ host kernel. Engines drop misspelt or unknown options without a word, and some r
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from provider.engine.covers import seen_differences, told_differences
 from provider.engine.sentry import attest_sentry
 from provider.errors import PlanRejected, SandboxLost
 from provider.gvisor import GVISOR
@@ -116,6 +118,7 @@ def attest_init(box: BoxPlan, hello: Mapping[str, str]) -> None:
         for name, wanted in expected.items()
         if wanted is not None and found[name] != wanted
     ]
+    wrong += told_differences(box, hello)
     if box.network == "open" and set(hello.get("interfaces", "").split(",")) <= {"", "lo"}:
         wrong.append(f"there is no network but loopback, and an open one was planned{_NO_NETWORK.get(box.runtime, '')}")
     if wrong:
@@ -157,6 +160,8 @@ def attest_host(box: BoxPlan, container: str, pid: int) -> bool:
     wrong = [f"{name} is {status.get(name)!r}" for name, wanted in expected.items() if status.get(name) != wanted]
     if not _is_workspace(process / "root/workspace", box):
         wrong.append("/workspace is not the directory that was validated; its name now leads elsewhere")
+    with contextlib.suppress(PermissionError):  # only root may look through /proc/PID/root; pid 1 has vouched
+        wrong += seen_differences(box, process / "root/workspace")
     if wrong:
         message = "the host kernel does not confirm the plan: " + "; ".join(wrong)
         raise PlanRejected(message)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from provider.engine.covers import seen_differences
 from provider.errors import PlanRejected
 from provider.model import BoxPlan, Limits
 from provider.plan import host_pids
@@ -108,6 +109,7 @@ def _workspace(box: BoxPlan, container: str, sentry: Path) -> Iterator[str]:
     mounted = (found[0] / "root/workspace").stat()
     if (mounted.st_dev, mounted.st_ino) != (box.workspace.device, box.workspace.inode):
         yield "/workspace is not the directory that was validated; its name now leads elsewhere"
+    yield from seen_differences(box, found[0] / "root/workspace")
 
 
 def _siblings(process: Path) -> Iterator[Path]:
