@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images gvisor speech init seccomp docs attacks fuzz faults soak bench clean venv
+.PHONY: help sandbox test check images gvisor speech init seccomp docs attacks fuzz faults toolchains soak bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -30,6 +30,9 @@ fuzz: images ## a million shell strings, and bash starts nothing that policy has
 
 faults: images ## an engine of our own that is killed, paused, filled and restarted under requests; FAULTS=long for all of it
 	@PROVIDER_DOCKER=must .venv/bin/pytest tests/faults
+
+toolchains: images ## an agent's daily work, and that each of it fails without each call that it says it needs
+	@TOOLCHAINS=long PROVIDER_DOCKER=must .venv/bin/pytest tests/toolchains
 
 soak: images ## 2,000 runs, and nothing may grow; SOAK=N for another number
 	@SOAK=$(or $(SOAK),2000) PROVIDER_DOCKER=must .venv/bin/pytest tests/faults/test_many.py -k test_soak

@@ -11,7 +11,10 @@ from provider import run_sync
 pytestmark = pytest.mark.docker
 DEFAULT = "sandbox-provider/default"
 MINIMAL = "sandbox-provider/minimal"
-TOOLS = "bash cat git python3 pip3 node npm gcc make curl jq rg patch unzip ps"
+TOOLS = (
+    "bash cat git python3 python pip3 pytest node npm gcc make gdb strace curl jq rg patch sqlite3 "
+    "zip unzip bzip2 xz ps"
+)
 
 
 def test_the_default_image_has_what_an_agent_expects(workspace):
