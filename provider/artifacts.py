@@ -44,6 +44,7 @@ _MAX_PATTERN_BYTES = 4_096  # PATH_MAX
 _MAX_ENTRIES = 100_000
 _MAX_MATCHES = 5_000_000  # names times patterns, seconds of work; 1,000 patterns over all entries would be minutes
 _MAX_PATHS = 10_000
+_MAX_CHARACTERS = 4 * 2**20  # of all paths: one may have 16,000, and goes into outcome and receipt
 _BATCH = 16  # large files; enough to make the hand-over to a thread cheap, few enough to share evenly
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -235,7 +236,7 @@ class _Walk:
         self.files: set[str] = set()
         """Those that their directory calls files."""
         self.unmatched = set(patterns) - self.paths
-        self.entries = self.matches = 0
+        self.entries = self.matches = self.characters = 0
 
     def exists(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
@@ -271,13 +272,13 @@ class _Walk:
             self.charge(len(steps))
             if kind == stat.S_IFDIR:
                 if below := _reach(step if step.part == "**" else step.then for step in steps if step.fits(name)):
-                    yield prefix + name, below
+                    yield self.hold(prefix + name), below
                 continue
             # A link where a directory is needed is named as well: silence would say that nothing was there.
             is_link = kind == stat.S_IFLNK
             for step in steps:
                 if (step.then is None or (is_link and step.part != "**")) and step.fits(name):
-                    path = prefix + name
+                    path = self.hold(prefix + name)
                     self.note(path, step.pattern)
                     if kind == stat.S_IFREG:
                         self.files.add(path)
@@ -288,6 +289,13 @@ class _Walk:
         if self.entries > _MAX_ENTRIES or self.matches > _MAX_MATCHES or self.tree.stopped():
             detail = f"the search was given up here, after {self.entries - 1} entries"
             raise Fault("too_many", detail)  # noqa: EM101
+
+    def hold(self, path: str) -> str:
+        self.characters += len(path)
+        if self.characters > _MAX_CHARACTERS:
+            detail = f"the search was given up here: its paths have more than {_MAX_CHARACTERS} characters together"
+            raise Fault("too_many", detail)  # noqa: EM101
+        return path
 
     def note(self, path: str, pattern: str) -> None:
         if len(self.paths) >= _MAX_PATHS and path not in self.paths:
