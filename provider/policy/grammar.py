@@ -118,7 +118,16 @@ COMMON_COMMAND = re.compile(
 # After these, bash reads the rest of the text by other rules.
 ALTERS = frozenset({"alias", "unalias", "shopt", "enable", "hash"})
 DECLARES = frozenset({"declare", "typeset", "local", "export", "readonly"})
-MAY_ALTER: Final = ALTERS | DECLARES | {"set", "time", "command", "builtin"}
+SETS = frozenset({"read", "printf", "mapfile", "readarray", "getopts"})
+MAY_ALTER: Final = ALTERS | DECLARES | SETS | {"set", "time", "command", "builtin"}
+# What these are set to, in whichever way, bash evaluates as arithmetic: RANDOM='x[$(rm y)]' runs rm.
+_INTEGERS = "RANDOM SRANDOM SECONDS OPTIND HISTCMD LINENO BASHPID PPID UID EUID EPOCHSECONDS BASH_SUBSHELL"
+INTEGERS: Final = frozenset(_INTEGERS.split())
+# The value of an array is evaluated by declare and its kind, also out of quotes: declare -a 'x=($(rm y))' runs rm.
+LIST_VALUE = re.compile(r"[^=]*=\s*\(", re.DOTALL)
+MAKES_ARRAYS = re.compile(r"=\(|[-+]\w*[aA]|mapfile|readarray|coproc|DIRSTACK|PIPESTATUS|GROUPS|FUNCNAME|BASH_")
+# Bash expands the target of these a second time: x >&'$(rm y)' runs rm. So it must be what it looks like.
+TWICE = frozenset({">&", "<&"})
 DECLARES_HARMLESS = re.compile(
     r"[-+][aAfFglprtux]*"
 )  # -i makes every later assignment arithmetic, -n a name of another

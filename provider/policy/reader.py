@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
@@ -45,7 +46,10 @@ from provider.policy.grammar import (
     DELIMITER,
     IN_HEREDOC,
     IN_QUOTES,
+    INTEGERS,
     JOINTS,
+    LIST_VALUE,
+    MAKES_ARRAYS,
     MAX_COMMANDS,
     MAX_DEPTH,
     MAX_HEREDOCS,
@@ -60,8 +64,10 @@ from provider.policy.grammar import (
     REDIRECT,
     RESERVED,
     SET_HARMLESS,
+    SETS,
     SUBSCRIPT,
     TEST_OPERATORS,
+    TWICE,
     UnknownSyntax,
     as_text,
 )
@@ -573,8 +579,21 @@ class Reader:
             self._give_up("set with options that change how bash reads what follows", program.start)
         if name in DECLARES and any(_changes_assignment(word) for word in draft.arguments):
             self._give_up(f"{name} with options that change what an assignment does", program.start)
+        if (name in DECLARES and self._evaluates(draft)) or (name in SETS and _sets_integer(name, draft.arguments)):
+            self._give_up(f"{name} evaluates a value", program.start)
         if name == "time" and program.source == "time":
             self._check_time(draft, program)
+
+    def _evaluates(self, draft: _Draft) -> bool:
+        """Whether `declare` and its kind may take a value for arithmetic, or for the list of an array."""
+        for word in draft.arguments:
+            name, equals, _ = (word.literal or word.parts[0].text).partition("=")
+            if equals and (name.removesuffix("+") in INTEGERS or LIST_VALUE.match(word.literal or word.source)):
+                return True
+            begins = word.literal is None and word.parts[0].text.endswith("=")  # with what only the shell knows
+            if begins and MAKES_ARRAYS.search(self._source):
+                return True
+        return False
 
     def _check_time(self, draft: _Draft, program: Word) -> None:
         """Bash's own `time` takes one -p, and then a whole pipeline, with keywords and assignments."""
@@ -667,6 +686,8 @@ class Reader:
             self._first_word(frame, word, bare=bare)
         elif frame.wants == "target" and draft:
             descriptor, operator = frame.redirect
+            if operator in TWICE and not PLAIN.fullmatch(word.source):
+                self._give_up(f"bash expands the target of {operator} twice", word.start)
             draft.redirections.append(Redirection(operator, descriptor, word))
             draft.end = word.end
             frame.wants = frame.resume
@@ -726,6 +747,8 @@ class Reader:
             if ALTERING_NAMES.search(name):
                 self._give_up(f"{name} changes how bash reads what follows", word.start)
             value = _without_prefix(word, len(assigned[0]))
+            if name in INTEGERS and not (value.literal or "x").isdecimal():
+                self._give_up(f"what {name} is set to is evaluated", word.start)
             draft.assignments.append(Assignment(name, (value,), bool(plus)))
             self.portable = self.portable and not plus
             if word.end == word.start + len(assigned[0]) and self._source.startswith("(", self._at, self._end):
@@ -773,6 +796,8 @@ class Reader:
     def _for_word(self, frame: _Frame, word: Word) -> bool:
         wants = frame.wants
         if wants == "for name" and NAME.fullmatch(word.source):
+            if word.source in INTEGERS:
+                self._give_up(f"what {word.source} is set to is evaluated", word.start)
             self._begin(frame, word.start, "for").arguments.append(word)
             frame.wants = "for in"
         elif wants == "for in" and word.source == "in":
@@ -1064,6 +1089,15 @@ class Reader:
         if any(part.dynamic for part in parts):
             return make_word(source, None, text.start, self._at, parts)
         return make_word(source, "".join(part.text for part in parts), text.start, self._at)
+
+
+def _sets_integer(name: str, arguments: Sequence[Word]) -> bool:
+    """Whether a builtin that sets variables by name sets, or may set, one whose value is evaluated."""
+    names = [word.literal if word.literal is not None else "?" for word in arguments]
+    if name == "printf":
+        after = [at + (word == "-v") for at, word in enumerate(names) if word.startswith("-v")]
+        names = [names[at] for at in after if at < len(names)]
+    return any(word == "?" or word.removeprefix("-v") in INTEGERS for word in names)
 
 
 def _changes_assignment(word: Word) -> bool:
