@@ -84,7 +84,7 @@ async def _compare(
 
     try:
         samples = await in_turns(
-            bench.times(40, 8),
+            bench.times(15, 5),
             {
                 "ours": lambda: asyncio.to_thread(once, program, patch),
                 "told": lambda: asyncio.to_thread(once, [*program, "--json"], patch),
