@@ -30,6 +30,17 @@ BUILTINS = (
 )  # fmt: skip
 ROUGH = 0.3
 """How much of `any_string` is no grammar at all."""
+# Values that something may evaluate once more, and names whose value bash does.
+ASSIGNED = (
+    "v=", "v=1", "v='c1 c2'", 'v="$v"', "v+=1", "v=(1 c1)", "v=$(c1)", "v=~:c1", "v='$(c1)'", "v='`c1`'",
+    "v='v[$(c1)]'", "v='($(c1))'", "v=()", "RANDOM=v", "RANDOM=1", "OPTIND=$v", "SECONDS='v[$(c1)]'", "PS4='$(c1)'",
+    "IFS=c", "w=v", "w=$v",
+)  # fmt: skip
+SETTING = (
+    "declare", "declare -a", "declare -A", "typeset", "export", "readonly", "local", "read", "read -a", "printf -v",
+    "mapfile", "getopts v", "unset", "test", "[", "let", "declare v=$v", "declare -a v=$w", "read RANDOM <<<$v",
+    "printf -v RANDOM $v", "export v", "eval", "trap", "shift", "set --", "cd", "wait", "hash", "type", "alias",
+)  # fmt: skip
 LIKELY_KNOWN = 0.5
 """How often a construct that both readers know is preferred to any."""
 
@@ -90,13 +101,15 @@ def _command(source: Random, depth: int) -> str:
 def _simple(source: Random, depth: int) -> str:
     words = []
     if source.random() < 0.15:
-        words.append(source.choice(("v=", "v=1", "v='c1 c2'", 'v="$v"', "v+=1", "v=(1 c1)", "v=$(c1)", "v=~:c1")))
+        words.append(source.choice(ASSIGNED))
     words.append(source.choice(PROGRAMS) if source.random() < 0.8 else _word(source, depth))
     words += [_word(source, depth) for _ in range(source.choice((0, 0, 1, 1, 2, 3)))]
     if source.random() < 0.2:
         words.append(_redirection(source, depth))
     if source.random() < 0.05:
         words.insert(0, source.choice(("!", "time", "time -p", "command", "exec", "builtin", "coproc", "eval", "! !")))
+    if source.random() < 0.03:
+        words = [source.choice(SETTING), *words[1:]]
     return source.choice((" ", " ", " ", "  ", "\t", " \\\n")).join(words)
 
 
@@ -112,7 +125,8 @@ def _redirection(source: Random, depth: int) -> str:
             f"< <({_simple(source, 0)})", f"> >({_simple(source, 0)})",
             f"<<{delimiter}\n{body}\nE\n", f"<<{delimiter}\n{body}\nE\n", f"<<{delimiter} | c3\n{body}\nE\n",
             f"<<-{delimiter}\n\t{body}\n\tE\n", f"<<E <<E\n{body}\nE\nc4\nE\n", ">$v", ">{f1,f2}", "{v}>f1",
-            ">'f1 f2'",
+            ">'f1 f2'", ">&$v", '>&"$v"', ">&'$(c1)'", ">&\\$v", ">&f1", "<&$v", "&>'$(c1)'", ">'$(c1)'",
+            "<<<'$(c1)'", "<<<$v",
         )
     )  # fmt: skip
 
