@@ -35,12 +35,17 @@ def profile(source: dict[str, Any], tier: str, *, gvisor: bool = False) -> dict[
     additions = [None, *source["tiers"][tier]]
     plain: list[str] = []
     rules: list[Rule] = []
+    refused: list[Rule] = []
+    if gvisor:
+        only = source["gvisor"]
+        refused += [deny(only["names"], [exactly]) for exactly in exceptions(only)]
     for entry in source["allow"]:
         if entry.get("for") in additions:
             plain += entry["names"].split()
     for entry in source["when"]:
-        if gvisor and entry.get("gvisor"):
+        if gvisor and "unless" in entry:
             plain += entry["names"]
+            refused += [deny(entry["names"], [exactly]) for exactly in exceptions(entry)]
         elif entry.get("for") in additions:
             rules += [allow(entry["names"], conditions) for conditions in alternatives(entry)]
     for entry in source["refuse"]:
@@ -51,7 +56,7 @@ def profile(source: dict[str, Any], tier: str, *, gvisor: bool = False) -> dict[
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": ERRNO[DEFAULT_ERRNO],
         "archMap": ARCH_MAP,
-        "syscalls": [allow(plain), *rules],
+        "syscalls": [*refused, allow(plain), *rules],
     }
 
 
@@ -59,6 +64,11 @@ def allow(names: list[str], conditions: list[Condition] | None = None) -> Rule:
     """A rule that allows these calls, if all conditions hold."""
     rule: Rule = {"names": sorted(names), "action": "SCMP_ACT_ALLOW"}
     return {**rule, "args": conditions} if conditions else rule
+
+
+def deny(names: list[str], conditions: list[Condition]) -> Rule:
+    """A rule that refuses these calls if all conditions hold, for gVisor, where the first rule that fits decides."""
+    return {"names": sorted(names), "action": "SCMP_ACT_ERRNO", "args": conditions}
 
 
 def refuse(names: list[str], error: str | None) -> Rule:
@@ -79,6 +89,13 @@ def alternatives(entry: dict[str, Any]) -> Iterator[list[Condition]]:
     for index, values in entry.get("unless", {}).items():
         for mask, value in all_but(values):
             yield [condition(int(index), {"mask": mask, "is": value})]
+
+
+def exceptions(entry: dict[str, Any]) -> Iterator[Condition]:
+    """What `unless` names, each as one condition on the 32 bits that the kernel reads."""
+    for index, values in entry["unless"].items():
+        for value in values:
+            yield condition(int(index), {"mask": 0xFFFFFFFF, "is": value})
 
 
 def condition(index: int, expected: int | dict[str, int]) -> Condition:

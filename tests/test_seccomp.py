@@ -276,20 +276,27 @@ def test_pid_1_has_what_it_calls(tier: str) -> None:
 
 @every_tier
 def test_gvisor_gets_no_wider_profile(tier: str) -> None:
-    """For gVisor the same calls are allowed on the same conditions, but for those whose reason the source gives."""
-    excused = {name for entry in SOURCE["when"] if entry.get("gvisor") for name in entry["names"]}
+    """For gVisor the same calls are allowed on the same conditions; what is excepted stands before what is allowed."""
     ours, theirs = PROFILE[tier], json.loads(GVISOR[f"gvisor-{tier}"])
+    excepted = {name: entry["unless"] for entry in SOURCE["when"] if "unless" in entry for name in entry["names"]}
+    denied: dict[str, set[tuple[int, int]]] = {}
     assert theirs["defaultAction"] == "SCMP_ACT_ERRNO"
     for rule in theirs["syscalls"]:
-        names = set(rule["names"])
-        if rule["action"] == "SCMP_ACT_ALLOW" and "args" not in rule:
-            assert names == set(ours["syscalls"][0]["names"]) | excused
-        elif rule["action"] == "SCMP_ACT_ALLOW":
-            assert rule in ours["syscalls"]
-            assert not names & excused
-        else:
-            assert rule["action"] == "SCMP_ACT_TRACE"
+        if rule["action"] == "SCMP_ACT_ERRNO":
+            (exactly,) = rule["args"]
+            assert (exactly["op"], exactly["value"]) == ("SCMP_CMP_MASKED_EQ", 0xFFFFFFFF)
+            for name in rule["names"]:
+                denied.setdefault(name, set()).add((exactly["index"], exactly["valueTwo"]))
+        elif rule["action"] == "SCMP_ACT_TRACE":
             assert rule["names"] in [each["names"] for each in ours["syscalls"] if each["action"] == "SCMP_ACT_ERRNO"]
+        elif "args" in rule:
+            assert rule in ours["syscalls"]
+            assert not set(rule["names"]) & set(excepted)
+        else:
+            assert set(rule["names"]) == set(ours["syscalls"][0]["names"]) | set(excepted)
+            for name, unless in (excepted | {each: {"0": [1]} for each in SOURCE["gvisor"]["names"]}).items():
+                wanted = {(int(index), value) for index, values in unless.items() for value in values}
+                assert denied[name] == wanted  # all of them are before this rule
 
 
 @every_tier
