@@ -443,7 +443,7 @@ class _Compiled:
         self.rule = rule
         self.name, self.because, self.decision = rule.name, rule.because, _DECISIONS[rule.decision]
         self.programs = frozenset(map(base_name, rule.program))
-        self.written = frozenset(rule.program)
+        self.written = frozenset(name if is_local(name) else base_name(name) for name in rule.program)
         self.unknown, self.inline, self.background = bool(rule.unknown), rule.inline, rule.background
         self.operators = _WRITES if "*" in rule.redirects else frozenset(rule.redirects)
         self.stands = bool(rule.assigns or rule.dynamic or rule.redirects or rule.keyword or rule.place)
