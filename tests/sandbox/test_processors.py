@@ -30,6 +30,13 @@ async def test_programs_count_as_many_processors_as_the_limit_is_worth(workspace
     assert {int(word) for word in outcome.stdout.split()} == {found}, outcome
 
 
+async def test_under_gvisor_as_well(workspace, gvisor):
+    """Its kernel keeps an affinity of its own, and that is narrowed too."""
+    async with Provider(workspace, image=DEFAULT, runtime=gvisor) as provider:
+        outcome = await provider.run(ASK, timeout=60)
+    assert {int(word) for word in outcome.stdout.split()} == {1}, outcome
+
+
 async def test_commands_at_the_same_time_are_on_different_processors(provider):
     """Two that each have one do not have the same one, as long as there are two; what a lease keeps has one too."""
     leased = await provider.run(f"{AFFINITY}; sleep 300 &", background="keep", session="s")

@@ -24,9 +24,9 @@ from provider.assets import Profile, load_assets
 
 CASES = Path(__file__).parent / "cases"
 SECONDS = 60.0
-LONG = os.environ.get("TOOLCHAINS") == "long"
-"""Whether every need is taken away in turn, and not only the first of each."""
-each = pytest.mark.parametrize("tool", TOOLCHAINS, ids=[tool.name for tool in TOOLCHAINS])
+UPTO = None if os.environ.get("TOOLCHAINS") == "long" else 1
+"""How many needs of each are taken away in turn, and how many toolchains are tried under gVisor."""
+each = pytest.mark.parametrize("tool", TOOLCHAINS, ids=lambda tool: tool.name)
 
 
 def rules_without(names: Iterable[str], tier: str) -> dict[str, Any]:
@@ -47,14 +47,14 @@ def refused(tool: Toolchain) -> list[str]:
     return [call for call in tool.calls if call not in allowed]
 
 
-async def work(tool: Toolchain, workspace: Path) -> Outcome:
+async def work(tool: Toolchain, workspace: Path, runtime: str = "") -> Outcome:
     """Do it in a workspace that belongs to a person."""
     shutil.copytree(CASES / tool.name, workspace, dirs_exist_ok=True)
     if os.geteuid() == 0:
         owner = workspace.stat()
         for path in workspace.rglob("*"):
             os.chown(path, owner.st_uid, owner.st_gid)
-    async with Provider(workspace, image="sandbox-provider/default") as provider:
+    async with Provider(workspace, image="sandbox-provider/default", runtime=runtime) as provider:
         return await provider.run(["bash", "-euo", "pipefail", "run"], timeout=SECONDS, seccomp=tool.tier)
 
 
@@ -73,7 +73,17 @@ def test_every_folder_of_cases_has_its_line():
 @each
 async def test_it_works(tool: Toolchain, workspace: Path):
     """Its script runs to its end, and prints what it should."""
-    outcome = await work(tool, workspace)
+    check(tool, await work(tool, workspace))
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("tool", TOOLCHAINS[:UPTO], ids=lambda tool: tool.name)
+async def test_it_works_under_gvisor(tool: Toolchain, workspace: Path, gvisor: str):
+    """On another kernel it prints the same."""
+    check(tool, await work(tool, workspace, gvisor))
+
+
+def check(tool: Toolchain, outcome: Outcome) -> None:
     said = " ".join(outcome.stdout.decode().split())
     assert (outcome.exit_code, said) == (0, tool.says), (
         f"no more in tier {tool.tier}: {tool.promise}. Of {', '.join(tool.calls)}, which it needs, the profile refuses "
@@ -81,7 +91,7 @@ async def test_it_works(tool: Toolchain, workspace: Path):
     )
 
 
-NEEDS = [(tool, call) for tool in TOOLCHAINS for call in tool.calls[: None if LONG else 1] if call not in BASIC]
+NEEDS = [(tool, call) for tool in TOOLCHAINS for call in tool.calls[:UPTO] if call not in BASIC]
 
 
 @pytest.mark.docker
