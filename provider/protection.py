@@ -7,8 +7,8 @@ parent could be renamed, and a new one made in its place. Three more ways round 
 
 - A link: the mount would be on what it leads to, and the link itself could be replaced. Refused.
 - A name that is not there yet: the run would make it. An empty directory, the placeholder, holds its place; git and
-  others take an empty `.git` for none. It goes when the provider closes, if it is still empty; a provider that is
-  killed leaves it behind.
+  others take an empty `.git` for none. It goes when the provider closes, if it is still empty and no other provider's;
+  a provider that is killed leaves it behind.
 - A pointer: `.git` as a file, or `commondir` in it, may lead to a folder of the same workspace, where the hooks then
   are. Refused, unless that folder's first-level name is protected as well.
 
@@ -19,6 +19,8 @@ and second names of files within a protected folder, are not looked for.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -30,6 +32,7 @@ from provider.model import Protected, Workspace
 MAX_NAMES = 32
 _MAX_NAME_BYTES = 255
 _MAX_POINTER_BYTES = 4096
+_TRIES = 10
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _POINTER = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -144,17 +147,22 @@ def _read(pointer: Path) -> str | None:
 
 
 class Placeholders:
-    """Empty directories that hold the place of protected names until the provider closes."""
+    """
+    Empty directories that hold the place of protected names until the provider closes.
+
+    A mount goes with its directory, also when that is removed from without. So whoever uses an empty one has a lock on
+    it, and who made it removes it only where nobody else has.
+    """
 
     def __init__(self) -> None:
-        self._made: set[tuple[Workspace, Protected]] = set()
+        self._held: dict[tuple[Workspace, str], _Held] = {}
 
     def make(self, workspace: Workspace, names: Sequence[str]) -> None:
         """
-        Make those that are missing.
+        Make those that are missing, and hold what is empty.
 
         Raises:
-            CallError: one cannot be made.
+            CallError: one cannot be made or held.
         """
         wanted = _check_names(names)
         if not wanted:
@@ -162,26 +170,83 @@ class Placeholders:
         with _opened(workspace) as root:
             for name in wanted:
                 try:
-                    os.lstat(name, dir_fd=root)
-                except FileNotFoundError:
-                    self._make(workspace, root, name)
+                    self._hold(workspace, root, name)
+                except OSError as error:
+                    message = f"protect {name!r}: its place cannot be held: {error.strerror}"
+                    raise CallError(message) from error
 
-    def _make(self, workspace: Workspace, root: int, name: str) -> None:
-        try:
-            os.mkdir(name, 0o755, dir_fd=root)
-            if os.geteuid() == 0:
-                os.chown(name, workspace.uid, workspace.gid, dir_fd=root, follow_symlinks=False)
-            self._made.add((workspace, _find(root, name)))
-        except FileExistsError:
-            pass  # somebody was faster; what it is now is looked at later
-        except OSError as error:
-            message = f"protect {name!r}: it is not there, and nothing can be put in its place: {error.strerror}"
-            raise CallError(message) from error
+    def _hold(self, workspace: Workspace, root: int, name: str) -> None:
+        made = False
+        for _ in range(_TRIES):
+            held, status = self._held.get((workspace, name)), _status(root, name)
+            if status is None:
+                made = _make(workspace, root, name)
+            elif not stat.S_ISDIR(status.st_mode) or (held and held.is_of(status)):
+                return
+            with contextlib.ExitStack() as stack:
+                descriptor = os.open(name, _ROOT, dir_fd=root)
+                stack.callback(os.close, descriptor)
+                if not _is_empty(descriptor):
+                    return  # nobody removes what is not
+                if not _is_locked(descriptor):
+                    continue  # its maker is about to remove it
+                self._let_go(held)
+                self._held[workspace, name] = _Held(descriptor, os.fstat(descriptor), made=made)
+                stack.pop_all()
+        raise TimeoutError(errno.EBUSY, "it comes and goes")
 
     async def close(self) -> None:
-        """Remove those that are still empty; when no sandbox is left, for a mount goes with its directory."""
-        while self._made:
-            workspace, held = self._made.pop()
+        """Remove those that are ours and still empty; when no sandbox is left."""
+        while self._held:
+            (workspace, name), held = self._held.popitem()
             with contextlib.suppress(CallError, OSError), _opened(workspace) as root:
-                if _find(root, held.name) == held:
-                    os.rmdir(held.name, dir_fd=root)
+                status = _status(root, name)
+                if held.made and status and held.is_of(status):
+                    fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.rmdir(name, dir_fd=root)
+            self._let_go(held)
+
+    @staticmethod
+    def _let_go(held: _Held | None) -> None:
+        if held:
+            os.close(held.descriptor)
+
+
+class _Held:
+    def __init__(self, descriptor: int, status: os.stat_result, *, made: bool) -> None:
+        self.descriptor, self.made = descriptor, made
+        self._identity = (status.st_dev, status.st_ino)
+
+    def is_of(self, status: os.stat_result) -> bool:
+        return self._identity == (status.st_dev, status.st_ino)
+
+
+def _status(root: int, name: str) -> os.stat_result | None:
+    try:
+        return os.lstat(name, dir_fd=root)
+    except FileNotFoundError:
+        return None
+
+
+def _is_empty(folder: int) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
+
+
+def _is_locked(folder: int) -> bool:
+    """Lock it together with others; False where somebody has it for himself."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _make(workspace: Workspace, root: int, name: str) -> bool:
+    try:
+        os.mkdir(name, 0o755, dir_fd=root)
+    except FileExistsError:
+        return False  # somebody was faster; what it is now is looked at next
+    if os.geteuid() == 0:
+        os.chown(name, workspace.uid, workspace.gid, dir_fd=root, follow_symlinks=False)
+    return True

@@ -161,6 +161,34 @@ async def test_what_somebody_has_put_there_since_stays(workspace: Path, pinned: 
     assert sorted(path.name for path in workspace.iterdir()) == [".git", ".vscode", "old"]
 
 
+@pytest.mark.parametrize("who", ["the maker", "the other"])
+async def test_a_place_that_another_holds_is_left(workspace: Path, pinned: Workspace, who: str):
+    """Whoever closes first removes nothing from under the other; the last removes it only if it is his."""
+    maker, other = Placeholders(), Placeholders()
+    maker.make(pinned, [".git"])
+    other.make(pinned, [".git"])
+    first, last = (maker, other) if who == "the maker" else (other, maker)
+    await first.close()
+    assert (workspace / ".git").is_dir()
+    await last.close()
+    assert (workspace / ".git").exists() == (who == "the maker")
+
+
+async def test_a_place_that_is_gone_is_made_again(workspace: Path, pinned: Workspace):
+    """Somebody on the host has removed it between two runs; descriptors are not used up by that."""
+    placeholders = Placeholders()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        placeholders.make(pinned, [".git"])
+        placeholders.make(pinned, [".git"])
+        (workspace / ".git").rmdir()
+    placeholders.make(pinned, [".git"])
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    await placeholders.close()
+    assert list(workspace.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 async def test_what_was_there_before_is_never_removed(workspace: Path, pinned: Workspace):
     """An empty folder of the user's stays."""
     (workspace / ".git").mkdir()
@@ -177,7 +205,7 @@ def test_a_name_that_cannot_be_held_is_refused(pinned: Workspace, monkeypatch: p
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "mkdir", refuse)
-    with pytest.raises(CallError, match="nothing can be put in its place: Permission denied"):
+    with pytest.raises(CallError, match="its place cannot be held: Permission denied"):
         Placeholders().make(pinned, [".git"])
 
 

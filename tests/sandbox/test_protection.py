@@ -56,7 +56,7 @@ ATTACKS = {
     "a second name for the protected file": "ln .envrc second && echo evil > second",
     "write the protected file": "echo evil > .envrc",
     "replace the protected file": "echo evil > new; mv -f new .envrc; cp -f file .envrc; rm -f .envrc",
-    "mount over it": "mount -o remount,rw .git; umount .git; umount -l .git; unshare -rm umount .git; echo evil > .git/config",
+    "unmount": "mount -o remount,rw .git; umount -l .git; unshare -rm umount .git; echo evil > .git/config",
     "by another way": "echo evil > /proc/self/cwd/.git/config; echo evil > /workspace/../workspace/.git/config",
     "by a descriptor": "exec 3<.git/config; echo evil > /proc/self/fd/3",
     "move the workspace": "mv /workspace /tmp/w; mv /workspace /workspace2",
@@ -94,6 +94,20 @@ async def test_a_name_that_is_not_there_cannot_be_made(workspace, attack):
         assert outcome.stdout.split()[-1] == b"0"
         assert list((workspace / ".git").iterdir()) == []
     assert not os.path.lexists(workspace / ".git")
+
+
+async def test_a_place_that_two_providers_hold_stays_held(workspace):
+    """The one that made it and closes first takes no mount from under the other's command."""
+    async with Provider(workspace, image=MINIMAL, protect=[".git"]) as second:
+        async with Provider(workspace, image=MINIMAL, protect=[".git"]) as first:
+            await first.run("true")
+            running = await second.spawn(
+                "read line; mkdir -p .git/hooks && echo evil > .git/hooks/pre-commit; ls -A .git"
+            )
+        await running.write(b"\n")
+        outcome = await running.wait()
+    assert outcome.stdout == b""
+    assert list((workspace / ".git").iterdir()) == []
 
 
 async def test_git_takes_a_placeholder_for_nothing(workspace):
