@@ -75,6 +75,17 @@ async def test_nothing_changes_a_protected_name(repository, attack):
     assert outcome.control_changes == ()
 
 
+async def test_gvisor_holds_it_too(repository, gvisor):
+    """There its own kernel keeps the mount, and pid 1 tells of it."""
+    before = state(repository / ".git")
+    attacks = "; ".join(ATTACKS[name] for name in ("change a hook", "rename", "a link over it", "remove"))
+    async with Provider(repository, image=MINIMAL, runtime=gvisor, protect=[".git"]) as provider:
+        outcome = await provider.run(f"{attacks}; echo ok > written")
+    assert state(repository / ".git") == before
+    assert (repository / "written").read_text() == "ok\n"
+    assert outcome.container.runtime == gvisor
+
+
 async def test_it_can_be_read(repository):
     """Protected is not hidden."""
     async with Provider(repository, image=MINIMAL, protect=[".git"]) as provider:

@@ -29,6 +29,15 @@ async def test_many_files_below_the_cap_of_one_are_stopped(workspace):
     assert outcome.receipt["ending"]["growth"]["max_bytes"] == 64 * MIB
 
 
+async def test_gvisor_is_watched_too(workspace, gvisor):
+    """The tree is the host's, whoever's kernel wrote it."""
+    script = "i=0; while :; do head -c 4194304 /dev/zero > f$i; i=$((i+1)); done"
+    async with Provider(workspace, image=MINIMAL, limits=FEW, runtime=gvisor) as provider:
+        outcome = await provider.run(script, timeout=PATIENT)
+    assert outcome.ending.reason == "workspace_quota"
+    assert outcome.ending.growth.bytes > 64 * MIB
+
+
 async def test_empty_files_are_stopped(workspace):
     """Inodes are limited by themselves."""
     script = "i=0; while :; do mkdir d$i; : > d$i/f; i=$((i+1)); done"
