@@ -262,6 +262,8 @@ def container_request(box: BoxPlan, *, profile: str, labels: Mapping[str, str]) 
                 "/tmp": f"{tmpfs},mode=1777",  # noqa: S108
                 HOME: f"{tmpfs},mode=0700,uid={box.uid},gid={box.gid}",
                 "/run": "rw,noexec,nosuid,nodev,size=16777216,nr_inodes=4k,mode=1777",
+                # gVisor has cgroups of its own, which uid 0 may write to; those that hold are the host's.
+                **({"/sys/fs/cgroup": "ro,noexec,nosuid,nodev,size=4096,mode=0555"} if box.runtime == GVISOR else {}),
             },
             # Mounts, never Binds: a bind with a missing source creates it, as root.
             "Mounts": [

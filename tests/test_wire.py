@@ -379,3 +379,14 @@ def test_a_long_command_goes_in_pieces():
     found = decoded(wire.command(plan, stdin=False, credit=0))
     assert [len(argument) for argument in found["a"]] == [131_071] * 15
     assert sum(len(value) + 5 for values in found.values() for value in values) < wire.MAX_SPEC
+
+
+@pytest.mark.parametrize("kind", ["Z", "L"])
+@pytest.mark.parametrize("told", [None, "", "00" * 16, "AA" * 16, "aa" * 15])
+def test_an_ending_without_the_seal_is_somebody_elses(kind: str, told: str | None):
+    """Where others can write to pid 1's stdout, only who was given the seal with the command is believed."""
+    seal = b"\xaa" * wire.SEAL
+    wire.message(ord(kind), said(seal=seal.hex()), seal)
+    forged = said() if told is None else said(seal=told)
+    with pytest.raises(wire.WireError, match="did not seal"):
+        wire.message(ord(kind), forged, seal)

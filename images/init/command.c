@@ -74,7 +74,9 @@ static void parse_spec(void)
         else if (tag == 'n' && n > 0 && n % 2 == 0) {
             run.processors = value;
             run.processors_len = n;
-        } else if (tag == 'i' && n == 0)
+        } else if (tag == 's' && n == SEAL)
+            run.seal = value;
+        else if (tag == 'i' && n == 0)
             run.wants_stdin = true;
         else if (tag == 'p' && n == 4) {
             run.wants_pty = true;

@@ -106,6 +106,16 @@ size_t room_to_say(void)
     return sizeof text - text_len;
 }
 
+void say_seal(void)
+{
+    if (run.seal == NULL)
+        return;
+    say("seal=");
+    for (size_t i = 0; i < SEAL; i++)
+        say("%02x", run.seal[i]);
+    say("\n");
+}
+
 void put_text(unsigned char type)
 {
     put(type, text, text_len);

@@ -32,6 +32,7 @@ enum {
     STDIN_WINDOW = 4 * PAYLOAD, /* PROTOCOL.md: free credit for stdin */
     PIPE_SIZE = 4 * PAYLOAD,    /* fewer wake-ups than with the kernel's 64 KiB */
     PIDS_LISTED = 4096,
+    SEAL = 16,
 };
 
 enum phase {
@@ -65,6 +66,7 @@ struct run {
     size_t spec_len;
     char **argv, **envp, *strings;
     const char *cwd;
+    const unsigned char *seal; /* of SEAL bytes; said with every ending, for nobody else in the sandbox knows it */
     uint64_t timeout_ms, lease_ms;
     uint32_t grace_ms, linger_ms, credit;
     bool wants_stdin, wants_pty, wants_lease, wants_reuse, wants_watch;
@@ -123,6 +125,7 @@ __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 void say_escaped(const char *bytes, size_t n);
 size_t room_to_say(void);
 void put_text(unsigned char type);
+void say_seal(void);
 void flush_out(void);
 void read_frames(void take(unsigned char type, const unsigned char *payload, size_t n));
 void not_blocking(int fd);

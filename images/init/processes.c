@@ -171,5 +171,6 @@ void put_ending(unsigned char type)
                         fact("/sys/fs/cgroup/memory/memory.max_usage_in_bytes", "", value, sizeof value)))
         say("peak=%s\n", value);
     say_denials();
+    say_seal();
     put_text(type);
 }

@@ -202,6 +202,7 @@ bool scrub(void)
         say("\n");
     }
     say("processes=%zu\nfiles=%zu\nipc=%zu\nsockets=%zu\nscrubbed=%zu\n", processes, s.files, ipc, sockets, s.removed);
+    say_seal();
     put_text('R');
     return !s.unclean;
 }

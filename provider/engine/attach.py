@@ -9,6 +9,7 @@ measured: minutes). Memory stays bounded all the same, since pid 1 sends no more
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
 import struct
 from collections import deque
@@ -45,6 +46,7 @@ class Attachment(asyncio.BufferedProtocol):
         self._stdin_credit = wire.STDIN_WINDOW
         self._credit = WINDOW
         self._granted = 0
+        self._seal = b""
         self._listing: asyncio.Future[bytes] | None = None
         self._scrubbed: asyncio.Future[dict[str, str]] | None = None
         loop = asyncio.get_running_loop()
@@ -102,13 +104,14 @@ class Attachment(asyncio.BufferedProtocol):
             self._news.clear()
             await self._news.wait()
 
-    def release(self, plan: ExecPlan, *, stdin: bool, processors: tuple[int, ...] = ()) -> None:
-        """Send a command, on a conversation that is as good as new."""
+    def release(self, plan: ExecPlan, *, stdin: bool, processors: tuple[int, ...] = (), sealed: bool = False) -> None:
+        """Send a command, on a conversation that is as good as new; sealed where others could speak for pid 1."""
+        self._seal = secrets.token_bytes(wire.SEAL) if sealed else b""
         self._stdin_credit = wire.STDIN_WINDOW
         self._credit = WINDOW
         self._granted = 0
         self._scrubbed = self._expect() if plan.reuse == "scrub" else None
-        self.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW, processors=processors))
+        self.send_raw(wire.command(plan, stdin=stdin, credit=WINDOW, processors=processors, seal=self._seal))
 
     async def processes(self) -> tuple[Process, ...]:
         if self._listing is None or self._listing.done():
@@ -203,7 +206,7 @@ class Attachment(asyncio.BufferedProtocol):
         return data[end + 4 - before :]
 
     def _take(self, kind: int, payload: bytes) -> None:
-        message = wire.message(kind, payload)
+        message = wire.message(kind, payload, self._seal)
         if message is not None:
             self._messages.append(message)
             if isinstance(message, Chunk):
@@ -215,7 +218,9 @@ class Attachment(asyncio.BufferedProtocol):
         elif kind == ord("P"):
             _answer(self._listing, payload)
         elif kind == ord("R"):
-            _answer(self._scrubbed, wire.lines(payload))
+            report = wire.lines(payload)
+            wire.check_seal(report, self._seal)
+            _answer(self._scrubbed, report)
         else:
             _answer(self.hello, wire.lines(payload))
         self._news.set()

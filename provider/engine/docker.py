@@ -376,7 +376,9 @@ class DockerSandbox:
 
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
         self._processors = self._engine.processors.take(self._cpus, self.processors_there)
-        self._attached.release(plan, stdin=stdin, processors=self._processors)
+        # gVisor lets a command open pid 1's descriptors, and so speak in its place.
+        sealed = self.container.runtime == GVISOR
+        self._attached.release(plan, stdin=stdin, processors=self._processors, sealed=sealed)
 
     def messages(self) -> AsyncIterator[Message]:
         return self._attached.messages() if self.container.runtime != GVISOR else self._messages_of_gvisor()

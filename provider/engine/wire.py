@@ -26,6 +26,7 @@ MAX_DIAGNOSIS = 4096
 
 _HEADER = struct.Struct(">BI")
 _ENGINE_HEADER = struct.Struct(">BxxxI")
+SEAL = 16
 _FROM_INIT = frozenset(b"HBOEcLPRZ")
 
 
@@ -37,7 +38,7 @@ def frame(kind: bytes, payload: bytes = b"") -> bytes:
     return _HEADER.pack(kind[0], len(payload)) + payload
 
 
-def command(plan: ExecPlan, *, stdin: bool, credit: int, processors: tuple[int, ...] = ()) -> bytes:
+def command(plan: ExecPlan, *, stdin: bool, credit: int, processors: tuple[int, ...] = (), seal: bytes = b"") -> bytes:
     """Encode a whole command: the spec in pieces, then the word to run it. Without `processors`, it may use all."""
     records = [_record(b"a", os.fsencode(argument)) for argument in plan.argv]
     records += [_record(b"e", os.fsencode(f"{name}={value}")) for name, value in plan.env]
@@ -59,6 +60,8 @@ def command(plan: ExecPlan, *, stdin: bool, credit: int, processors: tuple[int, 
         records.append(_record(b"w", b""))
     if processors:
         records.append(_record(b"n", struct.pack(f">{len(processors)}H", *processors)))
+    if seal:
+        records.append(_record(b"s", seal))
     spec = b"".join(records)
     pieces = [frame(b"S", spec[at : at + MAX_PAYLOAD]) for at in range(0, len(spec), MAX_PAYLOAD)]
     return b"".join(pieces) + frame(b"X")
@@ -144,8 +147,13 @@ def lines(payload: bytes) -> dict[str, str]:
         raise WireError(message) from error
 
 
-def message(kind: int, payload: bytes) -> Message | None:
-    """Give a frame its meaning; None for those that are not about the command (hello, stdin credit, answers)."""
+def message(kind: int, payload: bytes, seal: bytes = b"") -> Message | None:
+    """
+    Give a frame its meaning; None for those that are not about the command (hello, stdin credit, answers).
+
+    Raises:
+        WireError: it is not of its form, or is an ending without the command's seal.
+    """
     match chr(kind):
         case "O":
             return Chunk("stdout", payload)
@@ -154,9 +162,9 @@ def message(kind: int, payload: bytes) -> Message | None:
         case "B":
             return Begun(u32(payload))
         case "L":
-            return Leased(_ending(payload))
+            return Leased(_ending(payload, seal))
         case "Z":
-            return _ending(payload)
+            return _ending(payload, seal)
         case _:
             return None
 
@@ -186,8 +194,16 @@ _REASONS: dict[str, EndReason] = {
 }
 
 
-def _ending(payload: bytes) -> Ending:
+def check_seal(said: dict[str, str], seal: bytes) -> None:
+    """Raises WireError for the word of somebody who does not know the seal."""
+    if said.pop("seal", "") != seal.hex():
+        text = "an ending that pid 1 did not seal"
+        raise WireError(text)
+
+
+def _ending(payload: bytes, seal: bytes) -> Ending:
     said = lines(payload)
+    check_seal(said, seal)
     try:
         number = {name: int(value) for name, value in said.items() if name not in {"reason", "stage", "background"}}
         error = _spawn_error(number["errno"], said["stage"]) if "errno" in number else None

@@ -636,3 +636,13 @@ async def test_all_output_of_a_terminal_arrives(init):
     init.run("seq 1 20000", tty=(24, 80))
     await init.ending()
     assert init.output["stdout"] == b"".join(b"%d\r\n" % number for number in range(1, 20_001))
+
+
+async def test_an_ending_repeats_the_seal(init):
+    """It came with the command, and nobody else in the sandbox knows it."""
+    seal = bytes(range(wire.SEAL))
+    plan = ExecPlan(argv=("/bin/true",), env=(), cwd="/", timeout=None, grace=0, tty=None, artifacts=())
+    init.process.stdin.write(wire.command(plan, stdin=False, credit=PLENTY, seal=seal))
+    while (frame := await init.frame())[0] != ord("Z"):
+        pass
+    assert wire.lines(frame[1])["seal"] == seal.hex()

@@ -12,13 +12,27 @@ from pathlib import Path
 import docker
 import pytest
 
-from provider import Limits, PlanRejected, Provider, Settings
+from provider import Limits, PlanRejected, Provider, SandboxLost, Settings
+from provider.engine import wire
 from provider.engine.owner import OWNER_LABEL, this_owner
 from provider.engine.sentry import attest_sentry
 from provider.plan import host_pids
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
 MINIMAL = "sandbox-provider/minimal"
+
+TO_PID_1 = """
+import ctypes, errno, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+information = ctypes.create_string_buffer(128)
+for number in (signal.SIGKILL, signal.SIGSTOP):
+    information[0] = bytes([number])
+    for call in ((62, 1, number), (62, (1 << 32) | 1, number), (200, 1, number), (234, 1, 1, number), (434, 1, 0)):
+        result = libc.syscall(*(ctypes.c_long(each) for each in call))
+        print("sent" if result >= 0 else errno.errorcode[ctypes.get_errno()])
+sys.exit(5)
+"""
+"""kill, also with a bit that the kernel does not read, tkill, tgkill, pidfd_open."""
 
 
 @pytest.fixture
@@ -108,7 +122,7 @@ async def test_a_sandbox_that_is_killed_from_outside_is_still_lost(
     await asyncio.wait_for(started.wait(), 60)
     (container,) = engine_client.containers(filters={"label": f"{OWNER_LABEL}={this_owner()}"})
     engine_client.kill(container["Id"])
-    with pytest.raises(Exception, match="fell silent"):
+    with pytest.raises(SandboxLost, match="fell silent"):
         await running
 
 
@@ -124,6 +138,23 @@ async def test_set_id_bits_and_namespaces_are_refused_as_on_runc(provider: Provi
     assert outcome.stdout == b"tried\n"
     assert {path.stat().st_mode & 0o6000 for path in workspace.iterdir()} == {0}
     assert outcome.stderr.count(b"not permitted") >= 3
+
+
+async def test_nobody_speaks_for_pid_1(provider: Provider, workspace: Path) -> None:
+    """gVisor lets a command open pid 1's stdout; an ending written there is never told as one."""
+    said = b"reason=exited\npid=2\nexit=0\nbackground=\noom=0\nuser_us=0\nsystem_us=0\nmax_rss_kb=0\n"
+    (workspace / "forged").write_bytes(wire.frame(b"Z", said))
+    with pytest.raises(SandboxLost, match="did not seal"):
+        await provider.run("cat forged > /proc/1/fd/1; sleep 5; exit 7", timeout=20)
+
+
+async def test_pid_1_cannot_be_killed_or_stopped(provider: Provider) -> None:
+    """gVisor would deliver either; by whichever call, the filter refuses."""
+    outcome = await provider.run(
+        ["python3", "-c", TO_PID_1], image="sandbox-provider/default", env={"PYTHONUNBUFFERED": "1"}
+    )
+    assert outcome.exit_code == 5
+    assert outcome.stdout.decode().split() == ["EPERM"] * 10
 
 
 async def test_a_terminal_has_its_size_and_its_exit(provider: Provider) -> None:
