@@ -587,7 +587,8 @@ class Reader:
     def _evaluates(self, draft: _Draft) -> bool:
         """Whether `declare` and its kind may take a value for arithmetic, or for the list of an array."""
         for word in draft.arguments:
-            name, equals, _ = (word.literal or word.parts[0].text).partition("=")
+            known = word.parts[0].text if word.literal is None else word.literal
+            name, equals, _ = known.partition("=")
             if equals and (name.removesuffix("+") in INTEGERS or LIST_VALUE.match(word.literal or word.source)):
                 return True
             begins = word.literal is None and word.parts[0].text.endswith("=")  # with what only the shell knows

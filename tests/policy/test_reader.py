@@ -116,6 +116,8 @@ ONCE_MISREAD = (
     "n='($(c1))'; declare -a v=\"$n\"",
     "v=(); n='($(c1))'; typeset v=$n",
     "declare DIRSTACK='($(c1))'",
+    "declare ''",
+    "export '' v=$v",
     "f() { local -a v='(`c1`)'; }; f",
     "time -p c1[[ {== c* ]] && c2",
     "time -- c1[ ' ]; c2 # '",
