@@ -27,11 +27,16 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "A19": ("Nothing is executed in a living container through the engine.", "test_engine.py"),
     "A21": ("A set-id program of the image gives nothing.", "test_engine.py"),
     "B18": ("Every system call, by every door, answers as the tier's table says.", "test_syscalls.py"),
+    "C14": ("Many files, each below the cap of one, end at the quota of the workspace.", "test_workspace.py"),
+    "C15a": ("So do very many empty ones, at a quota of files.", "test_workspace.py"),
     "D9": ("A file swapped for a link while it is hashed never gives a byte of the host.", "test_race.py"),
     "D10": ("Nor does a directory swapped for a link during the walk.", "test_race.py"),
     "D11": ("Of a file that grows no more is read than it had, and it is told as unstable.", "test_race.py"),
     "D12": ("So is a file cut short.", "test_race.py"),
     "D13": ("So is one whose times were put back.", "test_race.py"),
+    "D21": ("No other spelling of a protected name leads to it.", "test_workspace.py"),
+    "D22": ("A pointer in place of a repository is protected, or refused.", "test_workspace.py"),
+    "CVE-2026-25725": ("A protected name that is missing cannot be made.", "test_workspace.py"),
     "D23": (
         "A workspace whose name leads elsewhere at the start is noticed before the command is let go.",
         "test_engine.py",
@@ -42,9 +47,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
 _PROXY = "there is no proxy tier; the network is `none` or `open`"
 NOT_TRIED: dict[str, str] = {
     "A20": "no part of the promise rests on an authorisation plugin of the engine's",
-    "C14": "there is no quota on a workspace as a whole; single files are capped (C13)",
-    "D21": "no name in a workspace is protected, so no spelling of it can get past",
-    "D22": "no name in a workspace is protected, `.git` neither as folder nor as file",
     "G11": _PROXY,
     "G12": _PROXY,
     "G13": _PROXY,
@@ -89,7 +91,7 @@ CVES: dict[str, tuple[str, ...] | str] = {
     "CVE-2025-58764": _POLICY,
     "CVE-2025-59532": ("CVE-2025-59532",),
     "CVE-2025-59536": ("CVE-2025-59536",),
-    "CVE-2025-59944": "no name in a workspace is protected, so no spelling of it can get past (D21)",
+    "CVE-2025-59944": ("D21",),
     "CVE-2025-61260": ("CVE-2025-61260", "CVE-2025-59536"),
     "CVE-2025-64755": _POLICY,
     "CVE-2025-66032": _POLICY,
@@ -98,7 +100,7 @@ CVES: dict[str, tuple[str, ...] | str] = {
     "CVE-2026-21852": ("CVE-2025-59536",),
     "CVE-2026-22708": _POLICY,
     "CVE-2026-25724": ("D1", "D2", "D3", "D4"),
-    "CVE-2026-25725": "no name in a workspace is protected, so there is none that could be missing",
+    "CVE-2026-25725": ("CVE-2026-25725",),
     "CVE-2026-31431 Copy Fail": ("B2", "B4"),
     "CVE-2026-34040": "no part of the promise rests on an authorisation plugin of the engine's (A20)",
     "CVE-2026-35020": _POLICY,
@@ -119,6 +121,6 @@ CVES: dict[str, tuple[str, ...] | str] = {
     "io_uring": ("B1",),
     "moby #41827": "group J: a stalled reader is `test_live.py` in `tests/sandbox`",
     "sandbox-runtime, NUL in SOCKS": _PROXY,
-    "Codex, first creation of .codex": "no name in a workspace is protected, so there is none that could be missing",
+    "Codex, first creation of .codex": ("CVE-2026-25725",),
 }
 """What was published, and by which attacks it is tried here, or why it is not."""
