@@ -94,7 +94,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 # Results.
 
 RESULTS: pytest.StashKey[dict[str, dict[str, str]]] = pytest.StashKey()
-_WORST = ("failed", "skipped", "contained")
+_WORST = ("failed", "not held", "skipped", "contained")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -104,6 +104,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return
     runtime = getattr(item, "callspec", None) and item.callspec.params.get("runtime")
     result = "contained" if report.passed else "skipped" if report.skipped else "failed"
+    if hasattr(report, "wasxfail"):
+        result = "not held"
     for name in mark.args:
         row = item.config.stash[RESULTS].setdefault(name, {})
         row[runtime or "any"] = min(row.get(runtime or "any", "contained"), result, key=_WORST.index)

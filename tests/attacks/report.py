@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from attacks import gvisor
 from attacks.table import ATTACKS, CVES, ELSEWHERE, NOT_TRIED
 
 GROUPS = {
@@ -53,6 +54,10 @@ def _lines(records: Sequence[dict[str, Any]]) -> Iterator[str]:
                 yield _row(name, f"not tried: {NOT_TRIED[name]}", *("" for _ in runtimes))
             else:
                 yield _row(name, promises[name], *(_shown(_result(results, name, runtime)) for runtime in runtimes))
+    if "runsc" in runtimes:
+        yield from ("", "### On runsc", "", "| | not held as written, or not tried; and what is left |", "|---|---|")
+        for name, reason in sorted((gvisor.NOT_HELD | gvisor.NOT_TRIED).items(), key=lambda item: _order(item[0])):
+            yield _row(name, f"{'not held' if name in gvisor.NOT_HELD else 'not tried'}: {reason}")
     yield from ("", "### By where it was published", "", "| | tried as, or why not |", "|---|---|")
     for name, ids in sorted(CVES.items()):
         yield _row(name, ids if isinstance(ids, str) else ", ".join(ids))

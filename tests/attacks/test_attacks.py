@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from attacks import gvisor
 from attacks.canaries import Canaries
 from attacks.case import Attack, Runs, Seen
 from attacks.host import digests
@@ -24,6 +25,7 @@ from attacks.range import Range, attempt
 from attacks.table import ATTACKS
 
 from provider import Provider, Settings
+from provider.gvisor import GVISOR
 
 pytestmark = [pytest.mark.docker, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -138,11 +140,21 @@ async def attempts(attacked: Range, request: pytest.FixtureRequest) -> dict[tupl
         for user in attack.users
     ],
 )
-async def test_attack(attempts: dict[tuple[object, ...], Seen | Exception], attack: Attack, user: str) -> None:
-    """The attack's own promise holds, and so do the laws."""
+async def test_attack(
+    attempts: dict[tuple[object, ...], Seen | Exception], attack: Attack, user: str, runtime: str
+) -> None:
+    """The attack's own promise holds, and so do the laws; on gVisor the laws at least, where `gvisor.py` says so."""
     seen = attempts[same_run(attack, user)]
     if isinstance(seen, Exception):
         raise seen
-    for judge in attack.judge:
-        judge(replace(seen, attack=attack))
     assert seen.broken == ()
+    if runtime == GVISOR and attack.id in gvisor.NOT_TRIED:
+        pytest.skip(gvisor.NOT_TRIED[attack.id])
+    try:
+        for judge in attack.judge:
+            judge(replace(seen, attack=attack))
+    except AssertionError:
+        if runtime == GVISOR and attack.id in gvisor.NOT_HELD:
+            pytest.xfail(gvisor.NOT_HELD[attack.id])
+        raise
+    assert runtime != GVISOR or attack.id not in gvisor.NOT_HELD, "it holds; strike it off in gvisor.py"

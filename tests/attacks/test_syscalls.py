@@ -80,7 +80,7 @@ def verdicts(tier: str, runtime: str, probe: Path, workspace: Path) -> dict[int,
         image=IMAGES["minimal"],
         seccomp=tier,
         runtime=runtime,
-        timeout=60,
+        timeout=180,
         settings=Settings(spares=0),
     )
     assert outcome.exit_code == 0, outcome
@@ -140,6 +140,7 @@ def test_no_table_allows_what_no_tier_may(path: Path) -> None:
     table = json.loads(path.read_text())["verdicts"]
     named = {text.split()[1]: answer for text, answer in table.items() if len(text.split()) > 1}
     assert {name: named[name] for name in NEVER if named[name] not in FILTERED} == {}
-    assert {answer for text, answer in table.items() if text.startswith("x32")} == {"killed"}
+    by_x32 = {answer for text, answer in table.items() if text.startswith("x32")}
+    assert by_x32 == ({"EPERM"} if path.stem.endswith("-runsc") else {"killed"})
     if "-runsc" not in path.stem and "-debug-" not in path.stem:
         assert named["ptrace"] == named["process_vm_readv"] == named["kcmp"] == "EPERM"

@@ -225,7 +225,10 @@ static long by_int80(void)
 {
     long answer;
     __asm__ volatile("int $0x80" : "=a"(answer) : "a"(20L /* i386's getpid */) : "memory");
-    return answer;
+    if (answer >= 0)
+        return answer;
+    errno = (int)-answer; /* no libc is in between to do it */
+    return -1;
 }
 
 /* The calls that arm64 never had, and the two other ways into an x86 kernel. */

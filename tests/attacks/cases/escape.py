@@ -353,7 +353,8 @@ call("ambient", 157, 47, 2, 21, 0, 0)
         id="A22a",
         title="Pid 1 cannot be killed, stopped, traced or spoken for.",
         input=shell(
-            "kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1; sleep 0.1; printf 'Z\\0\\0\\0\\5exit='; exit 5"
+            "exec 2>/dev/null; kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1; sleep 0.1;"
+            " printf 'Z\\0\\0\\0\\5exit='; exit 5"
         ),
         users=BOTH,
         judge=(ends(exit_code=5, signal=None), says("exit=$")),

@@ -158,6 +158,7 @@ os._exit(0)
     Attack(
         id="C3",
         title="Zombies are reaped: many more orphans than the limit come and go.",
+        timeout=60,
         input=python("""
 for at in range(400):
     if (child := os.fork()) == 0:

@@ -53,7 +53,8 @@ ATTACKS = (
         id="CVE-2025-59536",
         title="No file of a workspace is read as configuration: it gives neither network nor rights.",
         input=Input(
-            argv="ls /sys/devices/virtual/net; grep -E 'CapEff|Seccomp:' /proc/self/status; env; echo tried",
+            argv="sed -n 's/^ *\\([^ :]*\\):.*/\\1/p' /proc/net/dev; grep -E 'CapEff|Seccomp:' /proc/self/status;"
+            " env; echo tried",
             files={
                 "config.toml": b'network = "open"\nseccomp = "debug"\n',
                 ".env": b"SANDBOX_NETWORK=open\nSANDBOX_SECCOMP=debug\nEVIL=1\n",
