@@ -319,7 +319,7 @@ class _Interpreter(NamedTuple):
 _INTERPRETERS = tuple(
     (re.compile(pattern), interpreter)
     for pattern, interpreter in {
-        r"(?:python|pypy)[0-9.]*w?|py": _Interpreter("c", "mWXQ"),
+        r"(?:python|pypy|ipython)[0-9.]*w?|py": _Interpreter("c", "mWXQ"),
         r"node|nodejs|iojs": _Interpreter(
             "ep", "rC", "--eval --print", "--require --import --loader --experimental-loader --conditions"
         ),
@@ -431,15 +431,17 @@ def _trap(name: str, rest: Argv) -> Unwrapped:
 _AWK_RUNS = re.compile(r"\bsystem\b|\||\bgetline\b|@load|@include|\bexec\b")
 
 
+_AWK_LOADS = ["--file", "--include", "--load", "--exec", "--debug", "--source"]
+
+
 def _awk(name: str, rest: Argv) -> Unwrapped:
+    """Its program, also one in a file: whoever allows awk for reading has not read that."""
     at = 0
     while at < len(rest):
         word = rest[at]
         if word is None:
             return _unclear(name)
-        if word.startswith(("-f", "--file", "-i", "-l", "-E")):
-            return NOTHING if not word.startswith(("-i", "-l")) else Unwrapped(inline=f"{name} {word}")
-        if word.startswith(("-e", "--source")):
+        if word.startswith(("-f", "-i", "-l", "-E", "-D", "-e")) or _begins(word.partition("=")[0], _AWK_LOADS):
             return Unwrapped(inline=f"{name} {word}")
         if not word.startswith("-") or word == "--":
             text = word if word != "--" else next(iter(rest[at + 1 :]), "")
@@ -449,7 +451,8 @@ def _awk(name: str, rest: Argv) -> Unwrapped:
     return NOTHING
 
 
-_SED_EXPRESSION = re.compile(r"^(?:-[nErsuz]*e|--expression=)")
+_SED_EXPRESSION = re.compile(r"^(?:-[nErsuz]*e|--e[a-z]*=)")
+_SED_FILE = re.compile(r"-[nErsuz]*f|--f")
 _SED_RUNS = re.compile(
     r"(?:^|[;{}\n])\s*(?:[0-9$~+,!\s]|/(?:\\.|[^/\\])*/[IM]?|\\(.)(?:\\.|.)*?\1)*[ewW](?:\s|$|[;}])"
     r"|s([^\w\s\\])(?:\\.|(?!\2).)*\2(?:\\.|(?!\2).)*\2[gpiImM0-9]*[ew]",
@@ -461,6 +464,8 @@ def _sed(name: str, rest: Argv) -> Unwrapped:
     for word in rest:
         if word is None:
             return _unclear(name)
+        if _SED_FILE.match(word):
+            return Unwrapped(inline=f"{name} {word}, which runs a file's commands")
         text = _SED_EXPRESSION.sub("", word)
         if (not text.startswith("-") or text != word) and _SED_RUNS.search(text):
             return Unwrapped(inline=f"{name} runs a command or writes a file")
@@ -482,8 +487,20 @@ _GIT_RUNS = [
     "--upload-archive",
     "--gpg-sign",
     "--sign",
+    "--sendmail-cmd",
+    "--smtp-server",
+    "--to-cmd",
+    "--cc-cmd",
+    "--header-cmd",
+    "--access-hook",
+    "--browser",
 ]
-_GIT_TAKES = {("bisect", "run"), ("submodule", "foreach"), ("filter-branch",), ("difftool",), ("mergetool",)}
+_GIT_TAKES = {
+    *(("bisect", "run"), ("submodule", "foreach"), ("filter-branch",), ("difftool",), ("mergetool",), ("hook", "run")),
+    *(("for-each-repo",), ("daemon",), ("instaweb",), ("web--browse",), ("credential",)),
+}
+_GIT_NAMES = {"grep": "-O", "rebase": "-x", "difftool": "-x", "clone": "-uc", "fetch": "-u", "interpret-trailers": "-"}
+"""Letters of options, by sub-command, that take a program; attached or not."""
 
 
 def _git(name: str, rest: Argv) -> Unwrapped:
@@ -502,15 +519,62 @@ def _git(name: str, rest: Argv) -> Unwrapped:
         option = (word or "").partition("=")[0]
         if word == "--":
             break
-        if word is None or (
-            option in {"-O", "-x", "-u"} and words[0] in {"grep", "rebase", "difftool", "clone", "fetch"}
-        ):
+        letters = _GIT_NAMES.get(words[0] or "", "-")[1:]
+        if word is None or (word[:1] == "-" and word[1:2] in (*letters,)) or word.startswith("ext::"):
             return Unwrapped(inline=f"{name} {words[0]} {word or 'with words that only the shell knows'}")
         if _begins(option, _GIT_RUNS):
             return Unwrapped(inline=f"{name} {words[0]} {option}")
-    if tuple(words[:1]) in _GIT_TAKES or tuple(words[:2]) in _GIT_TAKES:
+    if tuple(words[:1]) in _GIT_TAKES or tuple(words[:2]) in _GIT_TAKES or _configures(words):
         return Unwrapped(inline=f"{name} {words[0]}")
     return NOTHING
+
+
+_CONFIG_READS = re.compile(r"-l|--list|--get.*|get.*|list")
+
+
+def _configures(words: Argv) -> bool:
+    """`git config KEY VALUE`: half of the keys name a program that git runs later."""
+    if list(words[:1]) != ["config"] or any(_CONFIG_READS.fullmatch(word or "") for word in words[1:3]):
+        return False
+    return len([word for word in words[1:] if word is None or not word.startswith("-")]) > 1
+
+
+_TAR_RUNS = "IF"
+_TAR_VALUES = "fbCgHKLNTVX"
+
+
+def _tar(name: str, rest: Argv) -> Unwrapped:
+    """Options in a cluster, also in one without a dash, as its oldest form has them."""
+    for at, word in enumerate(rest):
+        old = at == 0 and word is not None and not word.startswith("-")
+        if not word or not (old or (word.startswith("-") and not word.startswith("--"))):
+            continue
+        for letter in word.lstrip("-"):
+            if letter in _TAR_RUNS:
+                return Unwrapped(inline=f"{name} -{letter}, which can name a program")
+            if letter in _TAR_VALUES and not old:
+                break  # the rest is its value
+    return _naming(name, rest)
+
+
+_SQLITE_RUNS = re.compile(
+    r"\.(?:sh|sy|lo|ou|on|im|re|ex|ar|w|cd|ed|ba|sa|cl)|(?i:.*\b(?:edit|load_extension|writefile)\s*\()"
+)
+_PSQL_RUNS = re.compile(r".*(?:\\[!oigws]|\bprogram\b)", re.DOTALL | re.IGNORECASE)
+_MYSQL_RUNS = re.compile(r".*(?:\\[!TPe.]|\bsystem\b|\bsource\b|\boutfile\b)", re.DOTALL | re.IGNORECASE)
+_TEXTS = {
+    "sqlite3": _SQLITE_RUNS,
+    **dict.fromkeys(("mysql", "mariadb"), _MYSQL_RUNS),
+    "psql": _PSQL_RUNS,
+    "dc": re.compile(r".*!", re.DOTALL),
+}
+
+
+def _worded(name: str, rest: Argv) -> Unwrapped:
+    """Programs with a language of their own, in which some words run a program."""
+    if any(word is not None and _TEXTS[name].match(word) for word in rest):
+        return Unwrapped(inline=f"{name} runs a command, or writes a file")
+    return _naming(name, rest)
 
 
 def _subcommand(name: str, rest: Argv) -> Unwrapped:
@@ -584,6 +648,30 @@ _SPECIAL: dict[str, Opener] = {
         ["watch", "parallel", "sem", "script", "scriptreplay", "entr", "at", "batch", "crontab", "tmux", "screen"],
         _joined,
     ),
+    "tar": _tar,
+    "gtar": _tar,
+    "bsdtar": _tar,
+    **dict.fromkeys(("sqlite3", "mysql", "mariadb", "psql", "dc"), _worded),
+    **dict.fromkeys(
+        (
+            *("pkexec", "capsh", "firejail", "bwrap", "proot", "valgrind", "perf", "logsave", "cpulimit", "softlimit"),
+            *("torsocks", "torify", "proxychains", "proxychains4", "xvfb-run", "rlwrap", "unbuffer", "dtach", "abduco"),
+            *(
+                "ssh-agent",
+                "gdbserver",
+                "sshpass",
+                "autossh",
+                "start-stop-daemon",
+                "run-parts",
+                "multitime",
+                "hyperfine",
+            ),
+            *("socat", "lxc", "lxc-execute", "ansible", "xdotool", "chronic", "ifne", "daemonize", "daemon", "chpst"),
+            *("setuidgid", "envdir", "gosu", "su-exec", "faketime", "prlimit", "cgexec", "numactl", "eatmydata", "sg"),
+            *("runcon", "systemd-inhibit", "choom", "red", "dbclient", "plink", "slogin", "jrunscript", "genie"),
+        ),
+        _joined,
+    ),
     **dict.fromkeys(["ssh", "rsh", "mosh", "nsenter", "systemd-run", "gdb", "lldb", "ed", "ex"], _joined),
     **dict.fromkeys(
         ["test", "[", "printf", "read", "unset", "declare", "typeset", "local", "export", "readonly"], _names
@@ -603,48 +691,116 @@ _NAMING = {
         "--info-script",
         "-F",
         "--new-volume-script",
+        "--files-from",  # whose lines may be options
+        "-T",
     ),
     "rg": ("--pre", "--hostname-bin", "--search-zip", "-z"),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
-    "man": ("-H", "--html", "-P", "--pager"),
-    "go": ("-exec", "-toolexec", "-vettool", "-overlay"),
-    "make": ("--eval", "-E", "SHELL="),
-    "gmake": ("--eval", "-E", "SHELL="),
-    "npm": ("--script-shell", "--node-options", "exec", "x"),
-    "pnpm": ("--script-shell", "exec", "dlx"),
-    "yarn": ("--script-shell", "exec", "dlx", "node"),
+    "man": ("-H", "--html", "-P", "--pager", "-C", "--config-file"),
+    "go": ("-exec", "-toolexec", "-vettool", "-overlay", "run", "generate", "-w"),
+    "make": ("--eval", "-E", "SHELL=", ".SHELLFLAGS=", "-f", "--file", "--makefile"),
+    "gmake": ("--eval", "-E", "SHELL=", ".SHELLFLAGS=", "-f", "--file", "--makefile"),
+    "npm": ("--script-shell", "--node-options", "exec", "x", "explore", "init", "create", "edit", "set"),
+    "pnpm": ("--script-shell", "exec", "dlx", "create"),
+    "yarn": ("--script-shell", "exec", "dlx", "node", "create"),
+    "pipx": ("run",),
     "rsync": ("-e", "--rsh", "--rsync-path"),
-    "scp": ("-S", "-o"),
-    "sftp": ("-S", "-o"),
+    "scp": ("-S", "-o", "-F", "-D"),
+    "sftp": ("-S", "-o", "-F", "-D", "-b"),
+    "ssh-keygen": ("-D", "-w"),
+    "ssh-add": ("-s", "-S"),
     "zip": ("-TT", "--unzip-command"),
-    "vim": ("-c", "--cmd", "-S", "+", "-s", "-u"),
-    "vi": ("-c", "--cmd", "-S", "+", "-s", "-u"),
-    "nvim": ("-c", "--cmd", "-S", "+", "-s", "-u", "-l"),
-    "emacs": ("--eval", "-eval", "--execute", "--load", "-l", "--batch", "-f", "--funcall"),
-    "less": ("+", "-k", "--lesskey"),
+    **dict.fromkeys(
+        ("vim", "vi", "view", "ex", "rvim", "rview", "vimdiff", "gvim", "gview", "gvimdiff", "nvim", "nvimdiff"),
+        ("-c", "--cmd", "-S", "+", "-s", "-u", "-l"),
+    ),
+    "emacs": ("--eval", "-eval", "--execute", "--load", "-l", "--batch", "-f", "--funcall", "--script", "-script"),
+    "emacsclient": ("-e", "--eval"),
+    **dict.fromkeys(("nano", "pico", "rnano"), ("-s", "--speller", "--rcfile", "-f")),
+    "less": ("+", "-k", "--lesskey", "--lesskey-file", "--lesskey-src", "--lesskey-content"),
     "more": ("+",),
     "curl": ("-K", "--config"),
     "wget": ("--use-askpass", "--config", "-e", "--execute"),
     "split": ("--filter",),
     "cargo": ("--config",),
-    "gcc": ("-wrapper", "-fplugin", "-specs", "-B"),
-    "cc": ("-wrapper", "-fplugin", "-specs", "-B"),
-    "g++": ("-wrapper", "-fplugin", "-specs", "-B"),
-    "clang": ("-fplugin", "-Xclang", "-B"),
+    "gcc": ("-wrapper", "-fplugin", "-specs", "-B", "@"),
+    "cc": ("-wrapper", "-fplugin", "-specs", "-B", "@"),
+    "g++": ("-wrapper", "-fplugin", "-specs", "-B", "@"),
+    "clang": ("-fplugin", "-Xclang", "-B", "@"),
+    "ld": ("-plugin", "--plugin", "@"),
+    "as": ("@",),
+    "java": ("-javaagent", "-agentlib", "-agentpath", "-XX:OnError", "-XX:OnOutOfMemoryError", "@"),
+    "cmake": ("-P", "-E"),
+    "ctest": ("-S", "-SP", "--build-and-test", "--script"),
+    "ninja": ("-f",),
+    "bazel": ("run", "--run_under"),
+    "mvn": ("exec:exec", "exec:java"),
+    "gradle": ("-I", "--init-script", "-b", "--build-file"),
+    "rpm": ("--eval", "-E", "--pipe"),
+    **dict.fromkeys(("apt", "apt-get", "aptitude", "apt-cache"), ("-o", "--option", "-c", "--config-file")),
+    **dict.fromkeys(
+        ("latex", "pdflatex", "xelatex", "lualatex", "tex", "pdftex", "luatex"),
+        ("--shell-escape", "-shell-escape", "--enable-write18", "-enable-write18"),
+    ),
+    "latexmk": ("-e", "-r", "-pdflatex", "-latex", "-shell-escape"),
+    "dvips": ("-R0",),
+    "gs": ("-dNOSAFER", "-dDELAYSAFER"),
+    "chromium": ("--renderer-cmd-prefix", "--utility-cmd-prefix", "--gpu-launcher", "--browser-subprocess-path"),
+    "fzf": ("--preview", "--bind", "--with-shell"),
+    **dict.fromkeys(("bat", "batcat", "delta"), ("--pager",)),
+    "gh": ("alias", "extension", "ext"),
+    "hg": ("--config", "-R", "--repository"),
+    "svn": ("--editor-cmd", "--diff-cmd", "--diff3-cmd", "--merge-cmd", "--config-option"),
+    "cvs": ("-e", "-d"),
+    "aria2c": (
+        *("--on-download-complete", "--on-download-start", "--on-download-error", "--on-download-stop"),
+        *("--on-download-pause", "--on-bt-download-complete", "--conf-path", "--input-file", "-i"),
+    ),
+    "ctags": ("--options",),
+    "restic": ("--password-command", "-o", "--option"),
+    "borg": ("--rsh", "--remote-path"),
+    "lynx": ("-editor", "-cfg", "-lss"),
+    "ranger": ("--cmd", "--confdir"),
+    "cowsay": ("-f",),
+    **dict.fromkeys(("nc", "ncat", "netcat"), ("-e", "-c", "--exec", "--sh-exec", "--lua-exec")),
+    "puppet": ("-e", "--execute"),
+    "crystal": ("eval", "run"),
+    "gimp": ("-b", "--batch"),
+    "blender": ("-P", "--python", "--python-expr", "--python-text"),
+    "inkscape": ("--actions", "--action-list", "--shell"),
+    "mutt": ("-e", "-F"),
+    "elinks": ("-eval", "-config-file"),
+    "slsh": ("-e",),
+    "rc": ("-c",),
+    "mysql": ("--pager", "--init-command", "--defaults-file", "--defaults-extra-file", "--plugin-dir"),
+    "mariadb": ("--pager", "--init-command", "--defaults-file", "--defaults-extra-file", "--plugin-dir"),
+    "psql": ("-f", "--file", "-o", "--output", "-L"),
+    "dc": ("-f", "--file"),
     "gem": ("exec",),
     "docker": ("run", "exec"),
     "podman": ("run", "exec"),
     "kubectl": ("run", "exec", "debug"),
-    "sqlite3": ("-cmd", ".shell", ".system"),
+    "sqlite3": ("-cmd", "-init"),
     "nmap": ("--script",),
     "openssl": ("-engine", "-provider"),
-    "ip": ("netns",),
+    "ip": ("netns", "-b", "-batch"),
     "tcpdump": ("-z",),
 }
 
 
+# Of these a letter may stand in a cluster: `rg -nz`, `rsync -ae sh`. Others have options of several letters.
+_CLUSTERS = frozenset({"rg", "fd", "fdfind", "curl", "rsync", "zip", "man", "wget", "tcpdump", "less"})
 _NAMING_STARTS = {name: ("--", *options) for name, options in _NAMING.items()}
+
+
+def _clustered(word: str, options: Sequence[str]) -> bool:
+    """Whether one of these short options may be inside; a value that only looks like one costs a question."""
+    is_cluster = word.startswith("-") and not word.startswith("--")
+    return is_cluster and any(option[1:] in word[1:] for option in options if _SHORT.fullmatch(option))
+
+
+_SHORT = re.compile(r"-[A-Za-z]{1,2}")
 
 
 def _naming(name: str, rest: Argv) -> Unwrapped:
@@ -653,6 +809,8 @@ def _naming(name: str, rest: Argv) -> Unwrapped:
             return _unclear(name)
         if word == "--":
             break
+        if name in _CLUSTERS and _clustered(word, _NAMING[name]):
+            return Unwrapped(inline=f"{name} {word}, which can name a program")
         if not word.startswith(_NAMING_STARTS[name]):  # as most words do not, which saves the rest
             continue
         given, is_long = word.partition("=")[0], word.startswith("--")

@@ -113,7 +113,7 @@ ORDINARY = (
     "python3 x.py -c", "python3 -V", "python x.py",
     "python3 -m pytest -c x", "node x.js -e", "node --version", "ruby a.rb", "ruby -rjson a.rb", "perl x.pl -e",
     "php x.php", "awk '/x/'",
-    "awk '{print $1}' f", "awk -F: '{print $1}'", "awk -f x.awk", "sed 's/a/b/' f", "sed -n '1,5p' f",
+    "awk '{print $1}' f", "awk -F: '{print $1}'", "sed 's/a/b/' f", "sed -n '1,5p' f",
     "sed '/start/,/end/p' f", "sed 's/e/w/g'",
     "sed -i 's/were/ewe/' f", "git status", "git log --oneline", "git -C x status", "git commit -m x",
     "git diff -- -x", "find . -name x", "tar xf x",
