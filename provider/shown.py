@@ -15,12 +15,13 @@ from provider.model import Plan
 
 _NAMED = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
 _LONG = 200
+_BLANKS = re.compile(r"  +|^ | $")  # one at an end would not be seen, and `ls ` is not `ls`
 
 
 def show(text: str) -> str:
     """One text, on one line, unambiguously."""
     visible = "".join(_character(character) for character in text)
-    return re.sub(r"  +", lambda run: f"\\x20{{{len(run[0])}}}", visible)
+    return _BLANKS.sub(lambda run: f"\\x20{{{len(run[0])}}}", visible)
 
 
 def _character(character: str) -> str:

@@ -25,6 +25,9 @@ from provider.shown import show, show_plan
         ("\udcff", "\\xff"),
         ("\u200b", "\\u{200b}"),
         ("\0", "\\0"),
+        ("ls ", "ls\\x20{1}"),
+        (" ls", "\\x20{1}ls"),
+        (" ", "\\x20{1}"),
     ],
 )
 def test_nothing_is_hidden(text: str, shown: str):

@@ -13,7 +13,7 @@ import asyncio
 import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,7 +21,8 @@ from provider import Provider, Settings
 from provider.approval import Answer, Question
 from provider.dialects.mk8.registry import Registry
 from provider.errors import CallError, Refused
-from provider.testing import FakeEngine
+from provider.model import Workspace
+from provider.testing import FakeEngine, FakeSandbox
 
 Said = Literal["refused", "asked", "allowed"]
 
@@ -55,6 +56,9 @@ class Came:
     because: str
     given: str = ""
     """All that the command was given: words, variables, stdin."""
+    box: str = ""
+    """The container that was asked for, its workspace aside: each has one of its own here."""
+    timeout: float = 0.0
 
 
 # The operator of all these allows a few programs for reading, and refuses two.
@@ -108,6 +112,7 @@ EXEC_RULES: Final = "\n".join(
 )
 SYSTEM_USER: Final = "6d6b3800-0000-4000-8000-0000000000aa"
 BOX: Final = "box"
+NOWHERE: Final = Workspace(path=Path("/"), device=0, inode=0, uid=0, gid=0)
 
 
 def tables(home: Path) -> dict[str, dict[str, Any]]:
@@ -241,9 +246,17 @@ async def _put(way: Way, payloads: Mapping[str, Any]) -> dict[str, Came]:
                 said: Said = "asked" if len(questions) > asked else "allowed" if containers else "refused"
                 if said == "asked" and not because:
                     because = "; ".join(questions[-1].verdict.reasons)
-                given = [repr((sandbox.released, sandbox.stdin)) for sandbox in engine.sandboxes[made:]]
-                found[name] = Came(said, containers, because, "".join(given))
+                found[name] = Came(said, containers, because, **_given(engine.sandboxes[made:]))
         return found
+
+
+def _given(sandboxes: Sequence[FakeSandbox]) -> dict[str, Any]:
+    plans = [sandbox.released for sandbox in sandboxes if sandbox.released]
+    return {
+        "given": "".join(repr((sandbox.released, sandbox.stdin)) for sandbox in sandboxes),
+        "box": "".join(repr(replace(sandbox.box, workspace=NOWHERE)) for sandbox in sandboxes),
+        "timeout": max((plan.timeout or float("inf") for plan in plans), default=0.0),
+    }
 
 
 async def _call(provider: Provider, way: Way, payload: Any) -> str:

@@ -24,6 +24,7 @@ SHELL, CONTAINER_EXEC, LOCAL_SHELL, SHELL_COMMAND, APPLY_PATCH = (
 NO_COMMAND = "command args are empty"
 NO_CALL_ID = "LocalShellCall without call_id or id"
 _LARGEST = 2**64 - 1
+_SHOWN_BITS = 1024
 _NAMES = {SHELL: "shell", CONTAINER_EXEC: "shell", LOCAL_SHELL: "shell", SHELL_COMMAND: "shell_command"}
 
 
@@ -57,6 +58,8 @@ def _object(tool: str, payload: object) -> Mapping[str, Any]:
             _fail(error.msg, error.lineno, error.colno)
         except RecursionError:
             _fail("recursion limit exceeded")
+        except ValueError:  # an integer of more digits than Python takes
+            _fail("number out of range")
         if not isinstance(payload, Mapping):
             _fail(_invalid_type(payload, "an object"), 1, 0)
     if not isinstance(payload, Mapping):
@@ -143,7 +146,7 @@ def _timeout(fields: Mapping[str, Any]) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         _fail(_invalid_type(value, "u64"))
     if not 0 <= value <= _LARGEST:
-        _fail(f"invalid value: integer `{value}`, expected u64")
+        _fail(f"invalid value: integer `{_shown(value)}`, expected u64")
     return value
 
 
@@ -158,6 +161,11 @@ def _escalated(fields: Mapping[str, Any]) -> bool:
     return bool(_flag("with_escalated_permissions", fields)) or (word is not None and _PERMISSIONS[word])
 
 
+def _shown(number: int) -> str:
+    """One of thousands of digits cannot even be written."""
+    return str(number) if number.bit_length() <= _SHOWN_BITS else "…"
+
+
 def _invalid_type(value: object, expected: str) -> str:
     match value:
         case None:
@@ -165,7 +173,7 @@ def _invalid_type(value: object, expected: str) -> str:
         case bool():
             found = f"boolean `{str(value).lower()}`"
         case int():
-            found = f"integer `{value}`"
+            found = f"integer `{_shown(value)}`"
         case float():
             found = f"floating point `{value}`"
         case str():

@@ -163,7 +163,7 @@ def _call(payload: object) -> Call:
     if isinstance(payload, str | bytes):  # the specification's tools are called with JSON text
         try:
             payload = json.loads(payload)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             message = f"invalid input: {error}; it must be a JSON object with `command`"
             raise Rejected(message, kind=BAD_CALL) from error
     if not isinstance(payload, Mapping):
