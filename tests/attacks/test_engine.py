@@ -97,7 +97,7 @@ def test_a_hostile_image_has_no_say(
     at = next(number for number, line in enumerate(lines) if line.endswith("/suid"))
     assert lines[at].startswith("-rwsr-sr-x"), "the image holds no set-id program after all"
     assert lines[at + 1 : at + 3] == [str(OWNER), str(OWNER)]
-    assert "tmpfs on /data" in outcome.stdout.decode()
+    assert "on /data type tmpfs" in outcome.stdout.decode()
     assert digests(watched) == before
 
 

@@ -182,6 +182,7 @@ print("BREACH")
         id="B15a",
         title="The tier with unix sockets adds them and nothing else.",
         input=PROBE,
+        timeout=60,
         tier="unix",
         judge=(
             refuses(*(row for _, rows in ROWS.values() for row in rows)),
@@ -192,6 +193,7 @@ print("BREACH")
         id="B15b",
         title="The tier for debuggers adds what debuggers need, and nothing else.",
         input=PROBE,
+        timeout=60,
         tier="debug",
         judge=(
             refuses(*(row for _, rows in ROWS.values() for row in rows if row not in IN_DEBUG)),
