@@ -21,7 +21,7 @@ TEXT = {tier: (PROFILES / f"{tier}.json").read_text() for tier in ("default", "u
 GVISOR = {f"gvisor-{tier}": (PROFILES / f"gvisor-{tier}.json").read_text() for tier in TEXT}
 PROFILE: dict[str, dict[str, Any]] = {tier: json.loads(text) for tier, text in TEXT.items()}
 
-ALLOW, EPERM, EINVAL, ENOSYS = "allow", 1, 22, 38
+ALLOW, EPERM, EINVAL, ENOSYS, EOPNOTSUPP = "allow", 1, 22, 38, 95
 SETUID, SETGID = 0o4000, 0o2000
 O_CREAT, TMPFILE = 0o100, 0o20000000
 MODE_AT = {
@@ -137,7 +137,7 @@ def test_every_entry_reaches_a_tier() -> None:
 @every_tier
 def test_refusals_answer_as_the_source_says(tier: str) -> None:
     """Each refused call answers with the errno that its entry gives, whatever the arguments."""
-    errno = {"EPERM": EPERM, "EINVAL": EINVAL, "ENOSYS": ENOSYS}
+    errno = {"EPERM": EPERM, "EINVAL": EINVAL, "ENOSYS": ENOSYS, "EOPNOTSUPP": EOPNOTSUPP}
     for entry in SOURCE["refuse"]:
         for name in entry["names"].split():
             assert answer(tier, name, 0, 0, 0, 0, 0, 0) == errno[entry["errno"]], name

@@ -1,9 +1,9 @@
 /*
  * Every system call once, by number, with zeros for arguments, each in a child of its own, and what came of it.
  *
- * It prints the number, a tab, and one of: killed (by the filter), EPERM, ENOSYS, EINVAL (errors with which a filter
- * refuses; the kernel says them as well), or allowed: it returned, blocked until the alarm, or ended the child in
- * another way. Numbers are given as ranges, FIRST-LAST; with bit 30 set a number is x32's.
+ * It prints the number, a tab, and one of: killed (by the filter), EPERM, ENOSYS, EINVAL, EOPNOTSUPP (errors with
+ * which a filter refuses; the kernel says them as well), or allowed: it returned, blocked until the alarm, or ended the
+ * child in another way. Numbers are given as ranges, FIRST-LAST; with bit 30 set a number is x32's.
  *
  * The call is made inline and its answer leaves by exit status, also inline: behind a vfork or a clone there are two
  * processes on one stack, and whichever comes first must not spoil it for the other.
@@ -50,6 +50,7 @@ static const char *verdict(int status)
     case EPERM: return "EPERM";
     case ENOSYS: return "ENOSYS";
     case EINVAL: return "EINVAL";
+    case EOPNOTSUPP: return "EOPNOTSUPP";
     default: return "allowed";
     }
 }

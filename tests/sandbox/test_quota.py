@@ -57,6 +57,15 @@ async def test_one_that_is_faster_than_the_watch_has_failed(workspace, monkeypat
     assert outcome.ending.growth.bytes >= 70_000_000
 
 
+async def test_space_cannot_be_taken_without_writing_it(workspace):
+    """With fallocate a disk would be full before anybody looks; programs that ask libc for it get it by writing."""
+    libc = "python3 -c 'import os; os.posix_fallocate(os.open(\"f\", os.O_CREAT | os.O_RDWR), 0, 1 << 20)'"
+    async with Provider(workspace, image="sandbox-provider/default", limits=FEW) as provider:
+        outcome = await provider.run(f"fallocate -l 1G g; fallocate -n -l 1G g; {libc} && stat -c %b f g")
+    assert outcome.stdout.split() == [b"2048", b"0"]
+    assert b"not supported" in outcome.stderr
+
+
 @pytest.mark.parametrize("hiding", ["mkdir -p $(printf 'd/%.0s' $(seq 80)); cd $(printf 'd/%.0s' $(seq 80))"])
 async def test_a_deep_tree_hides_nothing(workspace, hiding):
     """Deeper than anybody walks, bytes are counted by what the filesystem lost."""
