@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ERRNO = {"EPERM": 1, "EINVAL": 22, "ENOSYS": 38, "EOPNOTSUPP": 95}  # Linux's numbers, also where this runs on another system
+# Linux's numbers, also where this runs on another system.
+ERRNO = {"EPERM": 1, "EINVAL": 22, "ENOSYS": 38, "EOPNOTSUPP": 95}
 DEFAULT_ERRNO = "EPERM"
 
 # No subArchitectures: the entry points of i386 (`int 0x80`), x32 and 32-bit ARM have no rules, and end the process.
