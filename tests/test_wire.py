@@ -239,6 +239,7 @@ def test_any_payload_has_a_meaning_or_is_an_error(payload: bytes):
         (b"O", b"out", Chunk("stdout", b"out")),
         (b"E", b"err", Chunk("stderr", b"err")),
         (b"B", b"\0\0\1\0", Begun(256)),
+        (b"B", b"\0\0\1\0\0\3", Begun(256)),
         (b"H", b"uid=0\n", None),
         (b"c", b"\0\0\0\1", None),
         (b"P", b"8=sleep 60\n", None),
@@ -290,6 +291,21 @@ def test_a_u32_has_four_bytes(payload: bytes):
         wire.message(ord("B"), payload)
 
 
+@pytest.mark.parametrize(
+    ("payload", "found"), [(b"\0\0\0\7", ()), (b"\0\0\0\7\0\3", (3,)), (b"\0\0\0\7\0\0\1\0", (0, 256))]
+)
+def test_the_processors_of_a_command_are_read(payload: bytes, found: tuple[int, ...]):
+    """They stand behind the pid, as many as there are."""
+    assert wire.processors(payload) == found
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0\0\0\7\0", b"\0\0\0\7\0\1\2"])
+def test_half_a_processor_is_an_error(payload: bytes):
+    """What is no pid with whole places behind it is not of the protocol."""
+    with pytest.raises(WireError):
+        wire.processors(payload)
+
+
 def test_a_wire_error_is_a_lost_sandbox():
     """Whoever handles the one handles the other."""
     assert wire.WireError.__mro__[1].__name__ == "SandboxLost"
@@ -339,8 +355,12 @@ plans = st.builds(
 )
 
 
-@given(plans, st.booleans(), st.integers(0, 2**32 - 1), st.lists(st.integers(0, 8191)).map(tuple))
-def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, credit: int, processors: tuple[int, ...]):
+places = st.lists(st.integers(0, 8191)).map(tuple)
+offers = st.none() | st.builds(wire.Offer, st.integers(1, 8191), places)
+
+
+@given(plans, st.booleans(), st.integers(0, 2**32 - 1), offers)
+def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, credit: int, offer: wire.Offer | None):
     """Every part of a plan arrives as its own record, byte for byte, and nothing else does."""
     expected = {
         "a": [os.fsencode(argument) for argument in plan.argv],
@@ -355,9 +375,9 @@ def test_a_command_says_exactly_what_was_planned(plan: ExecPlan, stdin: bool, cr
         "k": [] if plan.lease is None else [round(plan.lease * 1000).to_bytes(8, "big")],
         "r": [b""] if plan.reuse == "scrub" else [],
         "w": [b""] if plan.watch_writes else [],
-        "n": [b"".join(place.to_bytes(2, "big") for place in processors)] if processors else [],
+        "n": [b"".join(number.to_bytes(2, "big") for number in (offer.wanted, *offer.places))] if offer else [],
     }
-    found = decoded(wire.command(plan, stdin=stdin, credit=credit, processors=processors))
+    found = decoded(wire.command(plan, stdin=stdin, credit=credit, processors=offer))
     assert found == {tag: values for tag, values in expected.items() if values}
 
 

@@ -274,8 +274,12 @@ void read_spawn_report(void)
     if (n == sizeof report) {
         run.spawn_stage = (char)report[0];
         run.spawn_errno = report[1];
-    } else
-        put_u32('B', (uint32_t)run.command_pid);
+    } else {
+        static unsigned char begun[PAYLOAD / 2];
+        for (int i = 0; i < 4; i++)
+            begun[i] = (unsigned char)((uint32_t)run.command_pid >> (24 - 8 * i));
+        put('B', begun, 4 + processors_of_command(begun + 4, sizeof begun - 4));
+    }
 }
 
 /* The state before any command. Arguments and environment may hold secrets: they are overwritten, not only freed. */

@@ -56,7 +56,7 @@ void put_header(unsigned char type, size_t n)
     out_len += HEADER;
 }
 
-static void put(unsigned char type, const void *payload, size_t n)
+void put(unsigned char type, const void *payload, size_t n)
 {
     if (n > PAYLOAD || out_len + HEADER + n > sizeof out)
         give_up("output buffer overrun");

@@ -71,7 +71,7 @@ struct run {
     uint32_t grace_ms, linger_ms, credit;
     bool wants_stdin, wants_pty, wants_lease, wants_reuse, wants_watch;
     struct winsize window;
-    const unsigned char *processors; /* in the spec: places among our own processors, two bytes each */
+    const unsigned char *processors; /* in the spec: how many, and places among our own to take them from; two bytes each */
     size_t processors_len;
 
     /* As it runs. */
@@ -120,6 +120,7 @@ uint64_t now_ms(void);
 uint64_t after(uint64_t now, uint64_t ms);
 uint64_t big_endian(const unsigned char *bytes, size_t n);
 void put_header(unsigned char type, size_t n);
+void put(unsigned char type, const void *payload, size_t n);
 void put_u32(unsigned char type, uint32_t value);
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 void say_escaped(const char *bytes, size_t n);
@@ -151,6 +152,7 @@ bool better_wait(uint64_t now);
 /* processors.c */
 int count_processors(void);
 void keep_to_processors(void);
+size_t processors_of_command(unsigned char *places, size_t size);
 
 /* mounts.c */
 void tell_mounts(void);

@@ -13,13 +13,13 @@ import secrets
 import ssl
 import struct
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from provider.engine import wire
 from provider.errors import EngineUnavailable, SandboxLost
-from provider.model import Chunk, Ending, ExecPlan, Message, Process
+from provider.model import Begun, Chunk, Ending, ExecPlan, Message, Process
 from provider.settings import Endpoint
 
 WINDOW = 1024 * 1024
@@ -49,6 +49,7 @@ class Attachment(asyncio.BufferedProtocol):
         self._seal = b""
         self._listing: asyncio.Future[bytes] | None = None
         self._scrubbed: asyncio.Future[dict[str, str]] | None = None
+        self._on_begun: Callable[[tuple[int, ...]], None] | None = None
         loop = asyncio.get_running_loop()
         self.upgraded: asyncio.Future[None] = loop.create_future()
         self.hello: asyncio.Future[dict[str, str]] = loop.create_future()
@@ -104,8 +105,21 @@ class Attachment(asyncio.BufferedProtocol):
             self._news.clear()
             await self._news.wait()
 
-    def release(self, plan: ExecPlan, *, stdin: bool, processors: tuple[int, ...] = (), sealed: bool = False) -> None:
-        """Send a command, on a conversation that is as good as new; sealed where others could speak for pid 1."""
+    def release(
+        self,
+        plan: ExecPlan,
+        *,
+        stdin: bool,
+        processors: wire.Offer | None = None,
+        on_begun: Callable[[tuple[int, ...]], None] | None = None,
+        sealed: bool = False,
+    ) -> None:
+        """
+        Send a command, on a conversation that is as good as new; sealed where others could speak for pid 1.
+
+        `on_begun` is told which processors it has.
+        """
+        self._on_begun = on_begun
         self._seal = secrets.token_bytes(wire.SEAL) if sealed else b""
         self._stdin_credit = wire.STDIN_WINDOW
         self._credit = WINDOW
@@ -211,6 +225,8 @@ class Attachment(asyncio.BufferedProtocol):
             self._messages.append(message)
             if isinstance(message, Chunk):
                 self._spend(len(payload))
+            if isinstance(message, Begun) and self._on_begun:
+                self._on_begun(wire.processors(payload))
             if isinstance(message, Ending):
                 _answer(self._listing, b"")  # nothing runs, and a question that pid 1 had not read gets no answer
         elif kind == ord("c"):

@@ -375,10 +375,15 @@ class DockerSandbox:
         self.container = replace(self.container, warm=True)
 
     async def release(self, plan: ExecPlan, *, stdin: bool) -> None:
-        self._processors = self._engine.processors.take(self._cpus, self.processors_there)
+        offer = self._engine.processors.offer(self._cpus, self.processors_there)
+
+        def note(places: tuple[int, ...]) -> None:
+            if offer:
+                self._processors = self._engine.processors.take(offer, places)
+
         # gVisor lets a command open pid 1's descriptors, and so speak in its place.
         sealed = self.container.runtime == GVISOR
-        self._attached.release(plan, stdin=stdin, processors=self._processors, sealed=sealed)
+        self._attached.release(plan, stdin=stdin, processors=offer, on_begun=note, sealed=sealed)
 
     def messages(self) -> AsyncIterator[Message]:
         return self._attached.messages() if self.container.runtime != GVISOR else self._messages_of_gvisor()

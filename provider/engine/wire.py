@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from provider.errors import SandboxLost
 from provider.model import Begun, Chunk, Ending, EndReason, ExecPlan, Leased, Message, Process, Usage
@@ -30,6 +31,13 @@ SEAL = 16
 _FROM_INIT = frozenset(b"HBOEcLPRZ")
 
 
+class Offer(NamedTuple):
+    """How many processors a command gets, and of which places among pid 1's, in order of preference."""
+
+    wanted: int
+    places: tuple[int, ...]
+
+
 class WireError(SandboxLost):
     """Bytes that are not of the protocol."""
 
@@ -38,7 +46,7 @@ def frame(kind: bytes, payload: bytes = b"") -> bytes:
     return _HEADER.pack(kind[0], len(payload)) + payload
 
 
-def command(plan: ExecPlan, *, stdin: bool, credit: int, processors: tuple[int, ...] = (), seal: bytes = b"") -> bytes:
+def command(plan: ExecPlan, *, stdin: bool, credit: int, processors: Offer | None = None, seal: bytes = b"") -> bytes:
     """Encode a whole command: the spec in pieces, then the word to run it. Without `processors`, it may use all."""
     records = [_record(b"a", os.fsencode(argument)) for argument in plan.argv]
     records += [_record(b"e", os.fsencode(f"{name}={value}")) for name, value in plan.env]
@@ -59,7 +67,8 @@ def command(plan: ExecPlan, *, stdin: bool, credit: int, processors: tuple[int, 
     if plan.watch_writes:
         records.append(_record(b"w", b""))
     if processors:
-        records.append(_record(b"n", struct.pack(f">{len(processors)}H", *processors)))
+        numbers = (processors.wanted, *processors.places)
+        records.append(_record(b"n", struct.pack(f">{len(numbers)}H", *numbers)))
     if seal:
         records.append(_record(b"s", seal))
     spec = b"".join(records)
@@ -160,13 +169,23 @@ def message(kind: int, payload: bytes, seal: bytes = b"") -> Message | None:
         case "E":
             return Chunk("stderr", payload)
         case "B":
-            return Begun(u32(payload))
+            processors(payload)  # of their form, whoever reads them
+            return Begun(u32(payload[:4]))
         case "L":
             return Leased(_ending(payload, seal))
         case "Z":
             return _ending(payload, seal)
         case _:
             return None
+
+
+def processors(payload: bytes) -> tuple[int, ...]:
+    """Read from the word that a command has begun which places it has."""
+    try:
+        return struct.unpack(f">{(len(payload) - 4) // 2}H", payload[4:])
+    except struct.error as error:
+        text = f"{len(payload)} bytes are no pid and places"
+        raise WireError(text) from error
 
 
 def processes(payload: bytes) -> tuple[Process, ...]:

@@ -161,7 +161,7 @@ class Init:
         *argv: str,
         credit: int = PLENTY,
         stdin: bool = False,
-        processors: tuple[int, ...] = (),
+        processors: wire.Offer | None = None,
         **parts: Any,
     ) -> None:
         """Release a command; a single text is for the shell."""

@@ -75,7 +75,7 @@ MALFORMED = {
     "a scrub with a value": wire.frame(b"S", b"r\0\0\0\1x") + wire.frame(b"X"),
     "both kept and scrubbed": wire.frame(b"S", b"a\0\0\0\1xr\0\0\0\0k\0\0\0\x08" + bytes(8)) + wire.frame(b"X"),
     "no processor": wire.frame(b"S", b"n\0\0\0\0") + wire.frame(b"X"),
-    "half a processor": wire.frame(b"S", b"n\0\0\0\3\0\0\0") + wire.frame(b"X"),
+    "half a processor": wire.frame(b"S", b"n\0\0\0\3\0\1\0") + wire.frame(b"X"),
     "a stdin with a value": wire.frame(b"S", b"i\0\0\0\1x") + wire.frame(b"X"),
     "more than 4 MiB": wire.frame(b"S", bytes(65_536)) * 65,
 }
@@ -266,15 +266,40 @@ LAST = len(OURS) - 1
 
 @pytest.mark.parametrize(
     ("places", "found"),
-    [((), OURS), ((0,), OURS[:1]), ((LAST,), OURS[-1:]), ((0, 9999, 0, LAST), [OURS[0], OURS[-1]]), ((9999,), OURS)],
-    ids=["all", "the first", "the last", "those that are there", "none that is there"],
+    [
+        (None, OURS),
+        (wire.Offer(1, (0,)), OURS[:1]),
+        (wire.Offer(1, (LAST, 9999)), OURS[-1:]),
+        (wire.Offer(2, (9999, 0, 0, LAST)), [OURS[0], OURS[-1]]),
+        (wire.Offer(1, (9999,)), OURS),
+        (wire.Offer(1, ()), OURS),
+        (wire.Offer(9999, tuple(range(len(OURS)))), OURS),
+    ],
+    ids=["all", "the first", "the last", "those that are there", "none that is there", "none", "as many as there are"],
 )
-async def test_a_command_finds_the_processors_that_it_was_given(init, places: tuple[int, ...], found: list[int]):
+async def test_a_command_finds_the_processors_that_it_was_given(init, places: wire.Offer | None, found: list[int]):
     """They are counted among pid 1's own, which itself stays on all of them; where none is left it may use all."""
-    init.run("grep -h Cpus_allowed: /proc/self/status /proc/1/status", processors=places)
+    init.run(LOOK, processors=places)
     await init.ending()
-    masks = [int(line.split()[1].replace(b",", b""), 16) for line in init.output["stdout"].splitlines()]
-    assert masks == [sum(1 << cpu for cpu in set(cpus)) for cpus in (found, OURS)]
+    assert masks(init) == [sum(1 << cpu for cpu in set(cpus)) for cpus in (found, OURS)]
+
+
+LOOK = "grep -h Cpus_allowed: /proc/self/status /proc/1/status"
+
+
+def masks(init) -> list[int]:
+    return [int(line.split()[1].replace(b",", b""), 16) for line in init.output["stdout"].splitlines()]
+
+
+@pytest.mark.skipif(LAST == 0, reason="one processor is all there is")
+async def test_pid_1_tells_which_processor_the_command_has_taken(init):
+    """Of an offer of all it takes one, and the word that it has begun names that one's place."""
+    init.run(LOOK, processors=wire.Offer(1, tuple(range(len(OURS)))))
+    while (said := await init.frame())[0] != ord("B"):
+        pass
+    [place] = wire.processors(said[1])
+    await init.ending()
+    assert masks(init)[0] == 1 << OURS[place]
 
 
 async def test_pid_1_is_closed_to_the_command(init):
