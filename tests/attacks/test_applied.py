@@ -210,7 +210,7 @@ LIED_ABOUT: dict[str, Change] = {
     "User without a group": edit("User", lambda user: user.split(":")[0]),
     "User is root": put("User", "0:0"),
     "CapDrop": both(put("User", "0:0"), put("HostConfig.CapDrop", [])),
-    "CapAdd": put("HostConfig.CapAdd", ["NET_RAW"]),
+    "CapAdd": put("HostConfig.CapAdd", ["CHOWN"]),
     "no-new-privileges": edit("HostConfig.SecurityOpt", without("no-new-privileges")),
     "seccomp": edit("HostConfig.SecurityOpt", swap("seccomp=", "seccomp=unconfined")),
     "seccomp, empty": edit("HostConfig.SecurityOpt", swap("seccomp=", "seccomp={}")),
@@ -297,6 +297,8 @@ async def test_a_lie_about_it_does_not_help(
     tenant: Path, runtime: str, monkeypatch: pytest.MonkeyPatch, field: str, no_container_is_left: None
 ) -> None:
     """The engine applied something else and says that it did not: pid 1 or the host's kernel tells."""
+    if (runtime, field) == (GVISOR, "no-new-privileges"):
+        pytest.skip("gVisor knows nothing else: no program gains a privilege there, whatever it is told")
 
     def other_request(*args: Any, **options: Any) -> Body:
         body = container_request(*args, **options)

@@ -115,7 +115,7 @@ PID_1 = (
 
 ATTACKS = (
     *(
-        Attack(id=id_, title=title, input=PROBE, users=BOTH, judge=(refuses(*rows), ends(exit_code=0)))
+        Attack(id=id_, title=title, input=PROBE, timeout=60, users=BOTH, judge=(refuses(*rows), ends(exit_code=0)))
         for id_, (title, rows) in ROWS.items()
     ),
     Attack(
