@@ -54,6 +54,7 @@ static const char *error_name(int error)
     case EPERM: return "EPERM";
     case EINVAL: return "EINVAL";
     case ENOSYS: return "ENOSYS";
+    case EOPNOTSUPP: return "EOPNOTSUPP";
     case EISCONN: return "EISCONN";
     default: return strerror(error);
     }
