@@ -23,6 +23,7 @@ import provider.engine.docker as docker_engine
 from provider import PlanRejected, Provider, SandboxError, Settings
 from provider.assets import load_assets
 from provider.engine.docker import DockerEngine
+from provider.gvisor import GVISOR
 from provider.model import Image, Request
 from provider.plan import container_request, make_plan
 from provider.settings import find_endpoint
