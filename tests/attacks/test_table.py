@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import re
 from collections.abc import Iterator
@@ -14,14 +15,15 @@ from attacks.case import HERE, Attack, Seen
 from attacks.names import OWNER
 from attacks.range import Range, attempt
 from attacks.report import markdown
-from attacks.table import ATTACKS, CVES, ELSEWHERE, NOT_TRIED, NUMBERS
+from attacks.table import ATTACKS, CVES, ELSEWHERE, NOT_TRIED, NUMBERS, PROVED, TRICKS
 
 from provider import Provider, Settings
 from provider.events import OutputArrived, StateChanged
 from provider.model import State
 from provider.testing import FakeEngine
 
-IDS = [attack.id for attack in ATTACKS]
+IDS = [attack.id for attack in (*ATTACKS, *TRICKS)]
+ROOT = HERE.parent.parent
 
 
 def number(name: str) -> str:
@@ -30,7 +32,7 @@ def number(name: str) -> str:
 
 def test_every_number_is_tried_or_says_why_not() -> None:
     """No attack of the list is left out in silence, and none is both tried and not."""
-    tried = {number(name) for name in (*IDS, *ELSEWHERE)} & NUMBERS
+    tried = {number(name) for name in (*IDS, *ELSEWHERE, *PROVED)} & NUMBERS
     assert tried | NOT_TRIED.keys() == NUMBERS
     assert tried & NOT_TRIED.keys() == set()
 
@@ -38,8 +40,9 @@ def test_every_number_is_tried_or_says_why_not() -> None:
 def test_every_id_is_there_once_and_every_promise_is_a_sentence() -> None:
     """An id names one attack, and its title can be read by itself."""
     assert sorted(IDS) == sorted(set(IDS))
-    assert set(IDS) & ELSEWHERE.keys() == set()
-    titles = [attack.title for attack in ATTACKS] + [title for title, _ in ELSEWHERE.values()]
+    assert set(IDS) & ELSEWHERE.keys() == set(IDS) & PROVED.keys() == ELSEWHERE.keys() & PROVED.keys() == set()
+    titles = [attack.title for attack in (*ATTACKS, *TRICKS)]
+    titles += [title for title, _ in (*ELSEWHERE.values(), *PROVED.values())]
     assert [title for title in titles if not re.fullmatch(r"[A-Z/].*\.", title)] == []
     assert [name for name in IDS if number(name) not in NUMBERS | CVES.keys()] == []
 
@@ -49,12 +52,32 @@ def test_what_is_tried_elsewhere_is_tried_there() -> None:
     marks = {path.name: path.read_text() for path in HERE.glob("test_*.py")}
     for name, (_, file) in ELSEWHERE.items():
         carried = re.findall(r"mark\.attack\(([^)]*)\)", marks[file])
-        assert any(f'"{name}"' in ids for ids in carried), name
+        # Where the mark is made of a table's key, the key stands in the file.
+        assert any(f'"{name}"' in ids or (ids == "number" and f'"{name}":' in marks[file]) for ids in carried), name
+
+
+def test_what_is_proved_by_another_suite_is_proved_there() -> None:
+    """Each test that the table names is there, and says what it promises."""
+    for name, (_, proof) in PROVED.items():
+        file, _, test = proof.partition("::")
+        module = ast.parse((ROOT / file).read_text())
+        found = [node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        (function,) = (node for node in found if node.name == test)
+        assert ast.get_docstring(function), name
+
+
+def test_attach_comes_first() -> None:
+    """Attaching to a container that has ended gives no end: the engine attaches between making and starting one."""
+    module = ast.parse((ROOT / "provider" / "engine" / "docker.py").read_text())
+    opens = next(node for node in ast.walk(module) if isinstance(node, ast.AsyncFunctionDef) and node.name == "open")
+    source = ast.unparse(opens)
+    places = [source.index(step) for step in ("_create(", "attach(", "_start(", "_attest(")]
+    assert places == sorted(places)
 
 
 def test_every_published_attack_is_tried_or_says_why_not() -> None:
     """Each leads to attacks of the table, or has its reason."""
-    known = {*IDS, *ELSEWHERE}
+    known = {*IDS, *ELSEWHERE, *PROVED}
     assert {name: ids for name, ids in CVES.items() if not isinstance(ids, str) and not set(ids) <= known} == {}
     assert [attack.id for attack in ATTACKS if attack.group == "CVE" and attack.id not in CVES] == []
     assert all(reason.strip() for reason in (*NOT_TRIED.values(), *(v for v in CVES.values() if isinstance(v, str))))
@@ -169,7 +192,7 @@ def test_the_report_has_a_line_for_everything() -> None:
     record = {"when": "2026-01-02", "kernel": "6.1", "machine": "x86_64", "engine": "20.10"}
     record |= {"runtimes": {"runc": "1.1"}, "results": results}
     text = markdown([record])
-    for name in (*IDS, *ELSEWHERE, *NOT_TRIED):
+    for name in (*IDS, *ELSEWHERE, *PROVED, *NOT_TRIED):
         assert re.search(rf"(?m)^\| {re.escape(name)} \|", text), name
     assert re.search(r"(?m)^\| A1 \|.*\| \*\*failed\*\* \|$", text)
     assert re.search(r"(?m)^\| A18 \|.*\| contained \|$", text)
