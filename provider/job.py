@@ -1,8 +1,8 @@
 """
 One command line as data, and what becomes of it on a console: the same here and in the daemon.
 
-Exit status: the command's own; 124 timed out, 125 the provider failed or the request cannot be run, 126 refused or
-not executable, 127 not found, 128+n ended by signal n.
+Exit status: the command's own, but 1 for a 0 over the workspace's quota; 124 timed out, 125 the provider failed or the
+request cannot be run, 126 refused or not executable, 127 not found, 128+n ended by signal n.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _exit_status(outcome: Outcome, received: int | None) -> int:
         return NOT_FOUND if outcome.ending.error_number == errno.ENOENT else REFUSED
     if outcome.signal is not None:
         return SIGNALED + outcome.signal
-    return outcome.exit_code or 0
+    return outcome.exit_code or int(bool(outcome.over_quota))
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

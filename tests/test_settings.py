@@ -169,6 +169,17 @@ def test_a_named_file_must_be_readable(machine: Path, make):
         load_settings(path)
 
 
+def test_a_workspaces_limits_and_protected_names_are_read(machine: Path, monkeypatch: pytest.MonkeyPatch):
+    """From the file as from variables."""
+    config = write(machine / "named.toml", 'protect = [".git", ".vscode"]\n[limits]\nworkspace = "2g"\n')
+    monkeypatch.setenv("SANDBOX_LIMITS__WORKSPACE_FILES", "500")
+    settings = load_settings(config)
+    limits = settings.limits.limits()
+    assert (limits.workspace_bytes, limits.workspace_files, settings.protect) == (2**31, 500, (".git", ".vscode"))
+    monkeypatch.setenv("SANDBOX_PROTECT", '[".envrc"]')
+    assert load_settings(config).protect == (".envrc",)
+
+
 def test_limits_can_be_changed_one_by_one():
     """The command line's options go over the settings, in the same words and with the same checks."""
     settings = with_limits(Settings(), {"memory": "1g"})

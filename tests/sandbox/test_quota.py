@@ -1,6 +1,7 @@
 """The workspace's quota, against commands that try to pass it."""
 
 import asyncio
+import json
 import os
 import subprocess
 
@@ -83,6 +84,24 @@ async def test_a_lease_is_ended_for_what_it_writes(workspace):
         outcome = await provider.run(script, background="keep", lease=PATIENT)
         ending = await asyncio.wait_for(provider.lease(outcome.lease).wait(), PATIENT)
     assert (ending.reason, ending.growth.bytes > 64 * MIB) == ("workspace_quota", True)
+
+
+async def test_the_command_line_limits_and_tells(workspace):
+    """One object has the figures, one line the reason."""
+    words = [".venv/bin/sandbox", "run", "--image", MINIMAL, "-w", str(workspace), "--workspace-limit", "1m"]
+    words += ["--workspace-files", "100", "-c", "rm -f big; head -c 3000000 /dev/zero > big"]
+    (status, told), (_, shown) = [await _output(*words[:2], *more, *words[2:]) for more in (["--json"], [])]
+    assert status != 0
+    assert json.loads(told)["workspace_quota"]["max_bytes"] == MIB
+    assert json.loads(told)["status"] == "failed"
+    assert b"sandbox: failed: " in shown
+    assert b"no more than 1,048,576 bytes may be" in shown
+
+
+async def _output(*words):
+    process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output, _ = await process.communicate()
+    return process.returncode, output
 
 
 async def test_old_files_may_be_touched_and_rewritten(workspace):
