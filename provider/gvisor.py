@@ -17,14 +17,15 @@ OWN_THREADS = 160
 
 CHANGES = {
     "gained": "a second kernel: a command's system calls end in gVisor's, which makes few of its own to the host's",
-    "slower": "three to five times as long to start a container, and as long for what calls the kernel a lot",
+    "slower": "a warm request takes about 4 times as long, file calls 5, starting a process 11; computing the same",
     "not there": (
         "an open network (refused); recycling (each command gets a fresh container); a count of denied writes;"
-        " a provider without root, which cannot see which folder is mounted (refused)"
+        " a provider without root, which cannot see which folder is mounted (refused); a limit of inodes in /tmp;"
+        " FIFOs and sockets' names in the workspace for the host to see"
     ),
     "different": (
         "past its memory a sandbox ends as a whole, with what it had not yet written;"
-        " what is refused with EINVAL elsewhere is ENOSYS"
+        " processor time that is told is gVisor's own count, too high; what is EINVAL by the filter elsewhere is ENOSYS"
     ),
 }
 """For `sandbox doctor` and its reader."""
