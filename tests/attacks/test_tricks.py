@@ -13,6 +13,10 @@ from attacks.cases import environment, policy
 from attacks.cases.environment import FAMILIES, HELIX_TAKES
 from attacks.trick import RUN, WAYS, Came, Trick, put, put_all, ways_of
 
+from provider.dialects.codex.environment import EnvironmentPolicy
+from provider.dialects.codex.environment import environment as environment_of
+from provider.errors import ConfigError
+from provider.inside.mk8.environment import of_process
 from provider.policy.env import WITH_SECRETS, check_env, denied
 
 pytestmark = pytest.mark.timeout(300)
@@ -100,6 +104,26 @@ def test_variables_are_on_the_provider_s_own_list(family: str) -> None:
     for name in FAMILIES[family]:
         assert denied(name), name
         assert denied(name.swapcase()), name
+
+
+@pytest.mark.parametrize("family", [pytest.param(name, marks=pytest.mark.attack(name)) for name in FAMILIES])
+def test_variables_that_are_inherited_or_signed(family: str) -> None:
+    """Codex inherits none of them, whatever it is given; a process of mk8.shell has none of a signed environment's."""
+    given = dict.fromkeys(FAMILIES[family], "x")
+    inherited = environment_of(EnvironmentPolicy(), given, network=False)
+    own = {"PATH", "HOME", "TMPDIR", "PWD", "path"} if family == "F3" else set()
+    assert inherited.keys() & given.keys() <= own
+    passed = of_process(given)
+    assert passed.keys() & given.keys() <= {"HOME", "PATH", "TMPDIR"}
+    assert "x" not in {passed["PATH"], passed["TMPDIR"]}
+
+
+@pytest.mark.parametrize("family", [pytest.param(name, marks=pytest.mark.attack(name)) for name in ("F1", "F2")])
+def test_not_even_an_operator_sets_the_loader_s_and_the_shell_s(family: str) -> None:
+    """Of Codex's environment; a folder of settings is easier to change than an image."""
+    for name in FAMILIES[family]:
+        with pytest.raises(ConfigError, match=name):
+            EnvironmentPolicy(set={name: "x"})
 
 
 @pytest.mark.attack("F12")
