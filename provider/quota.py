@@ -10,9 +10,10 @@ timer is not ended by us, but has failed.
 
 An inode born since the start is the run's, and counts in full. One that is older and was changed may have grown by any
 part of what it has; such count only as far as the filesystem has lost as much. So others who write to the same
-filesystem do no harm, and others who free as much of it as a run adds to old files hide that, and nothing else: its
-free space never falls by more than the quota without a walk. Whoever writes into the workspace from elsewhere while a
-run lasts is taken for the run.
+filesystem do no harm. What is freed between two looks, by others or by the run itself, hides as much of what is added
+between them, and no more: the filesystem's free space never falls by more than the quota without a walk. Whoever writes
+into the workspace from elsewhere while a run lasts is taken for the run. Another filesystem that is mounted within the
+workspace is not watched.
 
 What the tree does not show (too many entries, too deep, closed to us) is counted as what the filesystem has lost. So
 is what exceeds the quota and is in no file at all, deleted and still open, but only when the filesystem is in its last

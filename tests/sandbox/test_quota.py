@@ -89,7 +89,7 @@ async def test_a_lease_is_ended_for_what_it_writes(workspace):
 async def test_the_command_line_limits_and_tells(workspace):
     """One object has the figures, one line the reason."""
     words = [".venv/bin/sandbox", "run", "--image", MINIMAL, "-w", str(workspace), "--workspace-limit", "1m"]
-    words += ["--workspace-files", "100", "-c", "rm -f big; head -c 3000000 /dev/zero > big"]
+    words += ["--workspace-files", "100", "-c", "head -c 3000000 /dev/zero > $(mktemp -p .)"]
     (status, told), (_, shown) = [await _output(*words[:2], *more, *words[2:]) for more in (["--json"], [])]
     assert status != 0
     assert json.loads(told)["workspace_quota"]["max_bytes"] == MIB
