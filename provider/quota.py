@@ -44,7 +44,7 @@ _FINEST = 16
 _REST = 20
 """A walk is followed by a rest of so many times its own length: a twentieth of one processor at the most."""
 _MAX_ENTRIES = 4_000_000
-_WALK_SECONDS = 20.0
+_WALK_SECONDS = 10.0
 _LAST_WALK_SECONDS = 5.0
 _FILES_A_SECOND, _BYTES_A_SECOND = 500_000, 2**34
 """More is not made by anybody; for filesystems that do not count."""
@@ -191,7 +191,7 @@ class Watch:
         room = self._look()
         if self._over is None:
             return
-        if room is None or room.at < self._rest_until or not self._is_suspicious(room):
+        if room is None or not self._is_suspicious(room) or self._is_resting(room):
             self._wait()
             return
         self._stop = stop = threading.Event()
@@ -222,6 +222,14 @@ class Watch:
         if highest != self._base.free:  # what others free before the run takes it hides nothing
             self._base = replace(self._base, free=highest)
         return room.may_have_lost_since(self._base).exceeds(self._step)
+
+    def _is_resting(self, room: Room) -> bool:
+        """Not when as much is gone again as may be: a tree that takes long to walk would be worth its while."""
+        return (
+            self._base is not None
+            and room.at < self._rest_until
+            and not room.lost_since(self._base).exceeds(self._limit)
+        )
 
     def _look(self) -> Room | None:
         try:

@@ -325,6 +325,35 @@ async def test_a_short_run_starts_no_walk_and_leaves_no_timer(pinned: Workspace,
     assert watch._timer.cancelled()
 
 
+async def test_a_tree_that_is_slow_to_walk_is_worth_nothing(
+    pinned: Workspace, filesystem: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """After a long walk there is a rest, but not for one who uses it to write his quota again."""
+    walks: asyncio.Queue[None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def walk(*_: object) -> quota.Seen:
+        loop.call_soon_threadsafe(walks.put_nowait, None)
+        return quota.Seen()
+
+    monkeypatch.setattr(quota, "_walk", walk)
+    monkeypatch.setattr(quota, "LOOK_SECONDS", 0.001)
+    looks: asyncio.Queue[Room] = asyncio.Queue()
+    look = quota.look
+    monkeypatch.setattr(quota, "look", lambda of: (looks.put_nowait(look(of)), look(of))[1])
+    with Watch(pinned, FEW).telling(pytest.fail):  # by the fixture's clock the first walk takes all the time there was
+        take(filesystem, MIB * 3 // 4)
+        await walks.get()
+        take(filesystem, MIB * 3 // 4)
+        while not looks.empty():
+            looks.get_nowait()
+        for _ in range(5):
+            await looks.get()
+        assert walks.empty()
+        take(filesystem, MIB * 3 // 4)
+        await asyncio.wait_for(walks.get(), 10)
+
+
 async def test_a_walk_stops_when_it_is_not_wanted(workspace: Path, pinned: Workspace, monkeypatch: pytest.MonkeyPatch):
     """It gives up at the next look, and says that it has not seen the whole."""
     monkeypatch.setattr(quota, "_BETWEEN_LOOKS", 1)
