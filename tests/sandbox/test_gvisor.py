@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ import docker
 import pytest
 
 from provider import Limits, PlanRejected, Provider, SandboxLost, Settings
-from provider.engine import wire
+from provider.engine import owner, wire
 from provider.engine.owner import OWNER_LABEL, this_owner
 from provider.engine.sentry import attest_sentry
 from provider.plan import host_pids
@@ -186,6 +187,25 @@ async def test_a_spare_serves_one_command(workspace: Path, gvisor: str) -> None:
         await provider.prewarm(1)
         outcome = await provider.run(["echo", "hi"])
         assert (outcome.stdout, outcome.container.warm) == (b"hi\n", True)
+
+
+async def test_nothing_outlives_a_provider_that_is_killed(
+    workspace: Path, gvisor: str, engine_client: docker.APIClient
+) -> None:
+    """Pid 1's stdin ends there as on runc, and the container removes itself."""
+    words = ["run", "-w", str(workspace), "--image", MINIMAL, "--runtime", gvisor, "-c", "echo here; sleep 100"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "provider", *words, stdout=asyncio.subprocess.PIPE, env={"PATH": os.environ["PATH"]}
+    )
+    assert process.stdout
+    assert await asyncio.wait_for(process.stdout.readline(), 60) == b"here\n"
+    owned = {"label": f"{OWNER_LABEL}={owner._owner(process.pid)}"}
+    assert len(engine_client.containers(filters=owned)) == 1
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(20):
+        while engine_client.containers(all=True, filters=owned):  # noqa: ASYNC110 - the engine does not say
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may look at gVisor's processes")
