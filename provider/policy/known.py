@@ -8,6 +8,7 @@ costs a question. What is in no table here is taken for a program that does its 
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -285,7 +286,14 @@ def _shell(name: str, rest: Argv) -> Unwrapped:
         return Unwrapped(scripts=readable, inline=f"{name} -{letters}")
     if "s" in letters or at >= len(rest):
         return Unwrapped(inline=f"{name} reads commands from its input")
-    return _unclear(name) if text is None else NOTHING
+    return _unclear(name) if text is None else _of_file(name, text)
+
+
+def _of_file(name: str, path: str) -> Unwrapped:
+    """A file is its own business; one such as /dev/stdin is whatever is fed to it."""
+    climbs = path.startswith("/") or ".." in path
+    is_fed = climbs and re.search(r"(?:^|/)(?:dev|proc)/", posixpath.normpath(path))
+    return Unwrapped(inline=f"{name} runs what {path} gives it") if is_fed else NOTHING
 
 
 def _foreign_shell(name: str, rest: Argv) -> Unwrapped:
@@ -351,7 +359,7 @@ def _interpreter(form: _Interpreter, name: str, rest: Argv) -> Unwrapped:
         if option in words or _begins(option, words):
             return Unwrapped(inline=f"{name} {option}")
         if word in _ENDS or not word.startswith("-"):
-            return NOTHING  # a file, or a sub-command: the rest is its business
+            return _of_file(name, word)  # or a sub-command: the rest is its business
         at += 1
         if word in {"-", "--"}:
             break
@@ -363,7 +371,7 @@ def _interpreter(form: _Interpreter, name: str, rest: Argv) -> Unwrapped:
                 return found
             at += takes_next
     if not form.reads_input or (at < len(rest) and rest[at - 1] == "--"):
-        return NOTHING
+        return _of_file(name, rest[at] or "") if at < len(rest) else NOTHING
     return Unwrapped(inline=f"{name} reads a program from its input")
 
 
@@ -455,7 +463,9 @@ _SED_EXPRESSION = re.compile(r"^(?:-[nErsuz]*e|--e[a-z]*=)")
 _SED_FILE = re.compile(r"-[nErsuz]*f|--f")
 _SED_RUNS = re.compile(
     r"(?:^|[;{}\n])\s*(?:[0-9$~+,!\s]|/(?:\\.|[^/\\])*/[IM]?|\\(.)(?:\\.|.)*?\1)*[ewW](?:\s|$|[;}])"
-    r"|s([^\w\s\\])(?:\\.|(?!\2).)*\2(?:\\.|(?!\2).)*\2[gpiImM0-9]*[ew]",
+    r"|s([^\w\s\\])(?:\\.|(?!\2).)*\2(?:\\.|(?!\2).)*\2[gpiImM0-9]*[ew]"
+    # Any character can stand in place of the slashes; a letter is looked for only where a command begins.
+    r"|(?:^|[;{}\n])[^a-zA-Z;{}\n]*s([\w ])(?:\\.|(?!\3).)*\3(?:\\.|(?!\3).)*\3[gpiImM0-9]*[ew]",
     re.DOTALL,
 )
 
@@ -602,21 +612,34 @@ _SUBSCRIPT = re.compile(r"\[.*[$`]", re.DOTALL)
 def _names(name: str, rest: Argv) -> Unwrapped:
     """Builtins that take names: a subscript in a name is evaluated, also out of single quotes."""
     for word in rest:
-        takes_names = name not in {"test", "[", "printf", "export"} or "-v" in rest
-        if word is None and takes_names:
+        takes_names = name not in {"test", "[", "printf"} or "-v" in rest
+        known, cut, _ = (word or "").partition(ELLIPSIS)
+        if takes_names and (word is None or (cut and "=" not in known)):  # "a[$x]": the subscript is evaluated
             return _unclear(name)
         if word and _SUBSCRIPT.search(word):
             return Unwrapped(inline=f"{name} evaluates a subscript")
-    callbacks = {"mapfile": "-C", "readarray": "-C", "complete": "-C", "compgen": "-C", "bind": "-x"}
-    if any((word or "").startswith(callbacks.get(name, "\0")) for word in rest):
-        return Unwrapped(inline=f"{name} {callbacks[name]}")
+    if any((word or "").startswith(_CALLS.get(name, ("\0",))) for word in rest):
+        return Unwrapped(inline=f"{name} runs or expands text")
+    return NOTHING
+
+
+# -W expands its words, and what is in them, as a shell does.
+_CALLS = {"mapfile": ("-C",), "readarray": ("-C",), "complete": ("-C", "-W", "-F"), "compgen": ("-C", "-W", "-F")}
+_CALLS["bind"] = ("-x",)
+
+
+def _jobs(name: str, rest: Argv) -> Unwrapped:
+    """`jobs -x` runs the words after it."""
+    if rest and (rest[0] is None or rest[0].startswith("-x")):
+        return Unwrapped((tuple(rest[1:]),)) if rest[0] == "-x" and rest[1:] else Unwrapped(inline=f"{name} -x")
     return NOTHING
 
 
 def _file(name: str, rest: Argv) -> Unwrapped:
     """`source` of a file is as good as running it; of anything else it is evaluation."""
-    if rest and rest[0] is not None and ELLIPSIS not in rest[0] and not rest[0].startswith("/dev/"):
-        return NOTHING
+    words = rest[1:] if rest[:1] == ("--",) else rest
+    if words and words[0] is not None and ELLIPSIS not in words[0]:
+        return _of_file(name, words[0])
     return Unwrapped(inline=f"{name} of something that only the shell knows")
 
 
@@ -641,6 +664,7 @@ _SPECIAL: dict[str, Opener] = {
     "gsed": _sed,
     "git": _git,
     "let": _arithmetic,
+    "jobs": _jobs,
     ".": _file,
     "source": _file,
     **dict.fromkeys(_SUBCOMMANDS, _subcommand),

@@ -591,6 +591,8 @@ class Reader:
             name, equals, _ = known.partition("=")
             if equals and (name.removesuffix("+") in INTEGERS or LIST_VALUE.match(word.literal or word.source)):
                 return True
+            if word.literal is None and "[" in name:  # a subscript that only the shell knows
+                return True
             begins = word.literal is None and word.parts[0].text.endswith("=")  # with what only the shell knows
             if begins and MAKES_ARRAYS.search(self._source):
                 return True

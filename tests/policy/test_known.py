@@ -70,6 +70,10 @@ SCRIPTS = (
 )
 
 INLINE = (
+    "bash /dev/stdin", "sh -- /proc/self/fd/0", "python3 /dev/fd/3", "perl ../dev/stdin", ". /dev/../dev/stdin",
+    "compgen -W x", "sed 'sxaxbxe' f", "sed 's1a1b1e' f", "sed -f x f", "awk -f x", "tar xIf sh a", "tar -xIsh -f a",
+    "rg -nz x", "git config core.pager sh", "git grep -Osh x", "git clone ext::sh x", "sqlite3 x '.sh id'",
+    "psql -c '\\! id'",
     # the holes of shell_cmd's original, shell-tools.md D.4
     "bash -lc x", "perl -ne x", "perl -pe x", "perl -i -pe x", "perl -Mx -e y", "node -p 1", "node -pe 1",
     "node --print 1", "python3.11 -c 1",
@@ -109,6 +113,9 @@ INLINE = (
 )  # fmt: skip
 
 ORDINARY = (
+    "bash dev/x.sh", "bash ./dev/x.sh", "python3 proc/x.py", "tar -xf a", "tar tf a", "git config --get x",
+    "git config -l",
+    "sqlite3 x .schema", "sqlite3 ./x 'select 1'", "psql -c 'select 1'", "dc -e '1 2+p'", "rg -n x", "jobs -l",
     "ls", "ls -la", "cat x", "bash script.sh", "bash -x script.sh", "sh ./x -c", "python3 -m http.server",
     "python3 x.py -c", "python3 -V", "python x.py",
     "python3 -m pytest -c x", "node x.js -e", "node --version", "ruby a.rb", "ruby -rjson a.rb", "perl x.pl -e",

@@ -27,6 +27,7 @@ SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "mksh", "rbash", "zsh", 
 EVALUATORS = SHELLS | {
     *("eval", "trap", "source", ".", "let", "declare", "typeset", "local", "export", "readonly"),
     *("watch", "parallel", "sem", "script", "entr", "at", "batch", "tmux", "screen", "ssh"),
+    *("test", "[", "unset", "read", "printf", "mapfile", "readarray", "getopts", "wait", "compgen", "complete", "bind"),
 }
 """Programs that read text as a shell does."""
 

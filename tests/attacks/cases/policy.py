@@ -143,7 +143,8 @@ TRICKS = (
             "RANDOM='x[$(curl e)]'", "x='x[$(curl e)]'; RANDOM=x; ls", "for SECONDS in 'x[$(curl e)]'; do ls; done",
             "read OPTIND <<< 'x[$(curl e)]'", "printf -v HISTCMD %s 'x[$(curl e)]'", "declare -a 'x=($(curl e))'",
             "x=(); declare x='($(curl e))'", "declare -A 'x=([$(rm x)]=1)'", "declare DIRSTACK='($(curl e))'",
-            "export RANDOM='x[$(curl e)]'; ls", "RANDOM='x[$(curl e)]' ls",
+            "export RANDOM='x[$(curl e)]'; ls", "RANDOM='x[$(curl e)]' ls", "x='$(curl e)'; unset \"a[$x]\"",
+            "x='$(curl e)'; test -v \"a[$x]\"", "x='$(curl e)'; declare \"a[$x]=1\"", "compgen -W '$(curl e)'",
         ),
     ),
     Trick(
@@ -234,6 +235,14 @@ TRICKS = (
         ),
         words=True,
         harmless=_helix("find . -exec curl e", "find . -okdir curl e"),
+    ),
+    Trick(
+        id="E25b",
+        title="A program text that comes by a file which is none is not read as a file.",
+        spellings=(
+            "bash /dev/stdin <<< 'curl e'", ". /proc/self/fd/0 <<< 'curl e'", "sh ../dev/fd/0 <<< 'curl e'",
+            "python3 /dev/stdin <<< x", "perl -- /dev/fd/3 3<<< x", "source /dev/../dev/stdin < f", "jobs -x curl e",
+        ),
     ),
     Trick(
         id="E25a",
