@@ -55,9 +55,9 @@ static const char *verdict(int status)
     }
 }
 
-static void attempt(long number)
+static void attempt(long number, struct timeval patience)
 {
-    struct itimerval soon = {.it_value.tv_usec = 100000};
+    struct itimerval soon = {.it_value = patience};
     int status = 0;
     pid_t child;
 
@@ -71,6 +71,10 @@ static void attempt(long number)
         printf("%ld\tnot tried\n", number);
         return;
     }
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM && patience.tv_sec == 0) {
+        attempt(number, (struct timeval){.tv_sec = 1}); /* it may have blocked, or its turn came late */
+        return;
+    }
     printf("%ld\t%s\n", number, verdict(status));
 }
 
@@ -81,7 +85,7 @@ int main(int count, char **words)
         long first = strtol(words[i], &end, 0);
         long last = *end == '-' ? strtol(end + 1, 0, 0) : first;
         for (long number = first; number <= last; number++)
-            attempt(number);
+            attempt(number, (struct timeval){.tv_usec = 100000});
     }
     return 0;
 }
