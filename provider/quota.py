@@ -99,16 +99,16 @@ class Room:
 
     def may_have_lost_since(self, before: Room) -> Pair:
         """Where the filesystem does not count: what somebody could have written meanwhile."""
-        lost, seconds = before.free - self.free, self.at - before.at
+        was, now, seconds = before.free, self.free, self.at - before.at
         return Pair(
-            lost.bytes if self.total.bytes else round(seconds * _BYTES_A_SECOND),
-            lost.files if self.total.files else round(seconds * _FILES_A_SECOND),
+            was.bytes - now.bytes if self.total.bytes else round(seconds * _BYTES_A_SECOND),
+            was.files - now.files if self.total.files else round(seconds * _FILES_A_SECOND),
         )
 
     @property
     def is_nearly_full(self) -> bool:
-        tenths = Pair(self.free.bytes * _NEARLY_FULL, self.free.files * _NEARLY_FULL)
-        return self.total.bytes > tenths.bytes or self.total.files > tenths.files
+        free, total = self.free, self.total
+        return total.bytes > free.bytes * _NEARLY_FULL or total.files > free.files * _NEARLY_FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +218,9 @@ class Watch:
             return False
         if room.is_nearly_full and room.lost_since(self._start).exceeds(self._limit):
             return True
-        highest = self._base.free.most(room.free)
-        if highest != self._base.free:  # what others free before the run takes it hides nothing
-            self._base = replace(self._base, free=highest)
+        if room.free.bytes > self._base.free.bytes or room.free.files > self._base.free.files:
+            # What others free before the run takes it hides nothing.
+            self._base = replace(self._base, free=self._base.free.most(room.free))
         return room.may_have_lost_since(self._base).exceeds(self._step)
 
     def _is_resting(self, room: Room) -> bool:
