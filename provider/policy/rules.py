@@ -432,6 +432,7 @@ class _Compiled:
         "inline",
         "name",
         "operators",
+        "picks",
         "programs",
         "rule",
         "stands",
@@ -443,6 +444,7 @@ class _Compiled:
         self.rule = rule
         self.name, self.because, self.decision = rule.name, rule.because, _DECISIONS[rule.decision]
         self.programs = frozenset(map(base_name, rule.program))
+        self.picks = self.decision is _ALLOW
         self.written = frozenset(name if is_local(name) else base_name(name) for name in rule.program)
         self.unknown, self.inline, self.background = bool(rule.unknown), rule.inline, rule.background
         self.operators = _WRITES if "*" in rule.redirects else frozenset(rule.redirects)
@@ -450,7 +452,7 @@ class _Compiled:
         self.has_shape = bool(rule.prefix or rule.options or rule.unless or rule.arguments)
 
     def fits(self, segment: Segment) -> _Fit:
-        if self.programs and not self._names(segment):
+        if self.programs and (segment.program not in self.programs or (self.picks and self._means_another(segment))):
             return _NO
         if self.unknown is not bool(segment.unknown):
             return _NO
@@ -463,12 +465,12 @@ class _Compiled:
             return _NO
         return self._shape(segment.argv[1:]) if self.has_shape else _YES
 
-    def _names(self, segment: Segment) -> bool:
-        """Whether it is about this program; an allow rule does not mean every file of a name."""
-        if segment.program not in self.programs or self.decision is not _ALLOW:
-            return segment.program in self.programs
-        first = segment.argv[0]
-        return first in self.written if is_local(first) else segment.program in self.written
+    def _means_another(self, segment: Segment) -> bool:
+        """An allow rule does not mean every file of a name."""
+        first = segment.argv[0] or ""
+        if "/" not in first:  # as most have none
+            return first not in self.written and segment.program not in self.written
+        return (first if is_local(first) else segment.program) not in self.written
 
     def _stands(self, segment: Segment) -> bool:
         """What only a command in a text has: its words as written, redirections, its place."""
