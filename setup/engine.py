@@ -153,7 +153,7 @@ def start(daemon: Daemon, group: str = "") -> None:
         wait(daemon)
         return
     mount_cgroups()
-    if daemon == Daemon() and RUNSC.exists():
+    if RUNSC.exists():
         register(daemon)
     say(f"starting dockerd, which writes to {daemon.log}")
     with daemon.log.open("ab") as log:

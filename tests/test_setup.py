@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 from provider.settings import Endpoint
-from setup import gvisor
+from setup import engine, gvisor
 from setup.engine import (
     RUNTIME,
     Daemon,
@@ -136,6 +136,19 @@ def test_only_a_dockerd_that_was_started_here_is_ours(daemon, tmp_path, log, ses
         assert is_ours(daemon) == ours
         process.kill()
     assert not is_ours(daemon)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_an_engine_that_is_started_later_knows_what_is_installed(daemon, tmp_path, monkeypatch, installed):
+    """Also when its configuration was lost; without gVisor, none is written."""
+    found = []
+    monkeypatch.setattr(engine, "RUNSC", tmp_path if installed else tmp_path / "none")
+    monkeypatch.setattr(engine, "mount_cgroups", lambda: None)
+    monkeypatch.setattr(engine, "wait", lambda *_: None)
+    monkeypatch.setattr(engine.shutil, "which", lambda _: "/dockerd")
+    monkeypatch.setattr(engine.subprocess, "Popen", lambda *_, **__: found.append(daemon.config.exists()))
+    engine.start(daemon)
+    assert found == [installed]
 
 
 class Engine:
