@@ -18,7 +18,7 @@ OWN_THREADS = 160
 
 CHANGES = {
     "gained": "a second kernel: a command's system calls end in gVisor's, which makes few of its own to the host's",
-    "slower": "a warm request takes about 4 times as long, file calls 5, starting a process 11; computing the same",
+    "slower": "a cold request takes about 2 times as long, a warm one 4, file calls 5, starting a process 11",
     "not there": (
         "an open network (refused); recycling (each command gets a fresh container); a count of denied writes;"
         " a provider without root, which cannot see which folder is mounted (refused); a limit of inodes in /tmp;"
