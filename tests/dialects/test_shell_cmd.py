@@ -38,6 +38,7 @@ class Setup:
         self.provider, self.engine, self.workspace = provider, engine, workspace
         self.shell: ShellCmd = dialect(provider, {"shell_cmd": table})
         self.events: Events = []
+        self.streamed = asyncio.Event()
         self.reached: dict[State, asyncio.Event] = {state: asyncio.Event() for state in State}
         self.shell.registry.listen(self._note)
 
@@ -47,6 +48,8 @@ class Setup:
     async def emit(self, event: Mapping[str, Any]) -> None:
         json.dumps(event)  # whoever listens may write it down
         self.events.append(event)
+        if event["type"] == "tool-stream":
+            self.streamed.set()
 
     def context(self, session: str = "world/chat", **parts: Any) -> Context:
         return Context(workspace=self.workspace, session=session, call_id="call-1", emit=self.emit, **parts)
@@ -365,7 +368,7 @@ async def test_row_61_canceling_twice(made: Made):
     """Row 61: requested, then already finished; what is not there is not found."""
     setup = made(WAITS)
     task = setup.call("sleep", "60")
-    await setup.until(State.RUNNING)
+    await asyncio.wait_for(setup.streamed.wait(), 5)
     name = setup.shell.registry.list()[0].execution_id
     assert await setup.shell.cancel(name) == "cancel_requested"
     reply = await task
