@@ -37,9 +37,8 @@ def profile(source: dict[str, Any], tier: str, *, gvisor: bool = False) -> dict[
     plain: list[str] = []
     rules: list[Rule] = []
     refused: list[Rule] = []
-    if gvisor:
-        only = source["gvisor"]
-        refused += [deny(only["names"], [exactly]) for exactly in exceptions(only)]
+    for entry in source["gvisor"] if gvisor else ():
+        refused += [deny(entry["names"], [exactly]) for exactly in exceptions(entry)]
     for entry in source["allow"]:
         if entry.get("for") in additions:
             plain += entry["names"].split()

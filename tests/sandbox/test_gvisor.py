@@ -31,9 +31,15 @@ for number in (signal.SIGKILL, signal.SIGSTOP):
     for call in ((62, 1, number), (62, (1 << 32) | 1, number), (200, 1, number), (234, 1, 1, number), (434, 1, 0)):
         result = libc.syscall(*(ctypes.c_long(each) for each in call))
         print("sent" if result >= 0 else errno.errorcode[ctypes.get_errno()])
+for word in (10, (1 << 32) | 10):
+    result = libc.syscall(72, 0, ctypes.c_long(word), int(signal.SIGKILL))
+    print("set" if result >= 0 else errno.errorcode[ctypes.get_errno()])
 sys.exit(5)
 """
-"""kill, also with a bit that the kernel does not read, tkill, tgkill, pidfd_open."""
+"""
+kill, also with a bit that the kernel does not read, tkill, tgkill, pidfd_open; and fcntl, by which whoever owns a
+descriptor would be sent a signal.
+"""
 
 
 @pytest.fixture
@@ -150,12 +156,12 @@ async def test_nobody_speaks_for_pid_1(provider: Provider, workspace: Path) -> N
 
 
 async def test_pid_1_cannot_be_killed_or_stopped(provider: Provider) -> None:
-    """gVisor would deliver either; by whichever call, the filter refuses."""
+    """gVisor would deliver either; by whichever call, the filter refuses, that of a descriptor's owner too."""
     outcome = await provider.run(
         ["python3", "-c", TO_PID_1], image="sandbox-provider/default", env={"PYTHONUNBUFFERED": "1"}
     )
     assert outcome.exit_code == 5
-    assert outcome.stdout.decode().split() == ["EPERM"] * 10
+    assert outcome.stdout.decode().split() == ["EPERM"] * 12
 
 
 async def test_a_terminal_has_its_size_and_its_exit(provider: Provider) -> None:
