@@ -11,7 +11,7 @@ import pytest
 from attacks.case import HERE
 from attacks.cases import environment, policy
 from attacks.cases.environment import FAMILIES, HELIX_TAKES
-from attacks.trick import RUN, WAYS, Came, Trick, put, put_all, ways_of
+from attacks.trick import DENY_LIST, RUN, WAYS, Came, Trick, put, put_all, ways_of
 
 from provider.dialects.codex.environment import EnvironmentPolicy
 from provider.dialects.codex.environment import environment as environment_of
@@ -85,6 +85,24 @@ def test_daily_work_is_allowed(way: str, installed: None) -> None:
     text = {"shell_cmd": "ls", "execute_mk8_shell": "cat f"}.get(way, "git status")
     came = put(way, {text: WAYS[way].payload(text)})[text]
     assert (came.said, came.containers) == ("allowed", 1)
+
+
+DENIED = ("E24", "E26", "E27", "E30", "E32", "E34", "E36", "E37", "E23", "E21", "E25a", "E25b")
+"""These are about what an allow list covers: a deny list alone says nothing of them, and of siblings it cannot."""
+
+
+@pytest.mark.parametrize("trick", marked(tuple(trick for trick in policy.TRICKS if trick.id not in DENIED)))
+def test_a_deny_list_alone_is_not_got_around(trick: Trick, installed: None) -> None:
+    """Where everything but `curl` and `rm` may run, these are found in every spelling, or it is asked about."""
+    spellings = [text for text in trick.spellings if "curl" in text or "rm" in text]
+    came = put(DENY_LIST, {text: {"command": text} for text in spellings})
+    assert {text[:200]: one for text, one in came.items() if one.said == "allowed" or one.containers} == {}
+
+
+@pytest.mark.parametrize("text", ["find . {-exec,curl} e ';'", "find . $x", "env $x", "xargs {curl,e}"])
+def test_a_deny_list_is_not_got_around_by_words_that_only_the_shell_knows(text: str, installed: None) -> None:
+    """Which command these run is known when they run."""
+    assert put(DENY_LIST, {text: {"command": text}})[text].said == "asked"
 
 
 # Variables.

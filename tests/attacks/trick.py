@@ -202,6 +202,14 @@ WAYS: Final[Mapping[str, Way]] = {
 }
 
 
+DENY_LIST: Final = Way(
+    tool="run_shell_command",
+    payload=lambda text: {"command": text},
+    table={"run_shell_command": {"core_tools": []}},
+)
+"""Everything may run but what the operator never wants."""
+
+
 def ways_of(trick: Trick) -> tuple[str, ...]:
     """Those it is put by; words, where no shell reads them, only where it is a trick for those too."""
     named = trick.only or tuple(WAYS)
@@ -211,9 +219,9 @@ def ways_of(trick: Trick) -> tuple[str, ...]:
 # Putting it.
 
 
-def put(way: str, payloads: Mapping[str, Any]) -> dict[str, Came]:
+def put(way: str | Way, payloads: Mapping[str, Any]) -> dict[str, Came]:
     """Put each payload to a provider of its own kind, one after the other, and see what is asked and what is made."""
-    return asyncio.run(_put(WAYS[way], payloads))
+    return asyncio.run(_put(WAYS[way] if isinstance(way, str) else way, payloads))
 
 
 async def _put(way: Way, payloads: Mapping[str, Any]) -> dict[str, Came]:

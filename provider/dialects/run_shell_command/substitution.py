@@ -28,8 +28,9 @@ EVALUATORS = SHELLS | {
     *("eval", "trap", "source", ".", "let", "declare", "typeset", "local", "export", "readonly"),
     *("watch", "parallel", "sem", "script", "entr", "at", "batch", "tmux", "screen", "ssh"),
     *("test", "[", "unset", "read", "printf", "mapfile", "readarray", "getopts", "wait", "compgen", "complete", "bind"),
+    *("find", "gfind"),  # `find {-exec,rm} x`: which command it runs, only the shell knows
 }
-"""Programs that read text as a shell does."""
+"""Programs that read text as a shell does, or run what only a shell knows."""
 
 _KINDS = {Dynamic.COMMAND, Dynamic.PROCESS}
 _PLACES = {Place.SUBSTITUTION, Place.PROCESS}
