@@ -4,7 +4,7 @@
 override export CMD := $(value CMD)
 override export WORKSPACE := $(value WORKSPACE)
 
-.PHONY: help sandbox test check images gvisor speech init seccomp docs attacks fuzz faults toolchains soak bench clean venv
+.PHONY: help sandbox test check images gvisor speech init seccomp docs attacks security fuzz faults toolchains soak bench clean venv
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -20,10 +20,16 @@ sandbox: images ## a shell in a sandbox on the current folder; without a termina
 test: check images speech ## everything: check, unit tests, tests against a real engine
 	@command -v tmux >/dev/null || setup/apt tmux
 	@PYTHONHASHSEED=0 .venv/bin/pytest -m 'not docker' -n logical --ignore=tests/faults
-	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker --ignore=tests/faults --ignore-glob='*/attacks/test_[!c]*'
+	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker -n logical --dist loadfile --ignore=tests/faults
+	@PROVIDER_DOCKER=must .venv/bin/pytest tests/faults
 
 attacks: images ## attacks by their numbers, each with what must not happen; ATTACKS=long for the long race
 	@PROVIDER_DOCKER=must .venv/bin/pytest tests/attacks
+
+security: images ## the attacks once more, and their results into SECURITY.md
+	@ATTACKS_RESULTS=tests/attacks/results/$(or $(ATTACKS_RUNTIMES),runc).json ATTACKS_RUNTIMES=$(or $(ATTACKS_RUNTIMES),runc) \
+	PROVIDER_DOCKER=must .venv/bin/pytest tests/attacks
+	@.venv/bin/python tests/attacks/report.py SECURITY.md
 
 fuzz: images ## a million shell strings, and bash starts nothing that policy has not judged; FUZZ=N for another number
 	@FUZZ=$(FUZZ) .venv/bin/python tests/policy/fuzz.py

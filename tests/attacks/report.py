@@ -1,7 +1,7 @@
 """
-The table as Markdown, for SECURITY.md: python tests/attacks/report.py RESULTS.json... > table.md
+The table as Markdown: python tests/attacks/report.py SECURITY.md
 
-A results file is what a run of the suite leaves where ATTACKS_RESULTS says.
+`results/RUNTIME.json` is what the last run of the suite on it has left, where ATTACKS_RESULTS said.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from attacks import gvisor
 from attacks.cases.programs import ALLOWED_BY, PROGRAMS
 from attacks.table import ATTACKS, CVES, ELSEWHERE, NOT_TRIED, PROVED, TRICKS
 
+RESULTS = Path(__file__).resolve().parent / "results"
+BEGINS, ENDS = "<!-- attacks -->\n", "<!-- /attacks -->\n"
 GROUPS = {
     "A": "Out of the container",
     "B": "The kernel's surface",
@@ -109,5 +111,16 @@ def _order(name: str) -> tuple[object, ...]:
     return tuple(int(part) if part.isdigit() else part for part in re.findall(r"\d+|\D+", name))
 
 
+def put_into(path: Path) -> None:
+    """Put the table of all kept results between the marks of a document."""
+    before, _, rest = path.read_text().partition(BEGINS)
+    path.write_text(before + BEGINS + kept() + ENDS + rest.partition(ENDS)[2])
+
+
+def kept() -> str:
+    """Make the table of the last results on each runtime."""
+    return markdown([json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))])
+
+
 if __name__ == "__main__":
-    sys.stdout.write(markdown([json.loads(Path(path).read_text()) for path in sys.argv[1:]]))
+    put_into(Path(sys.argv[1]))
