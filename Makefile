@@ -20,7 +20,7 @@ sandbox: images ## a shell in a sandbox on the current folder; without a termina
 test: check images speech ## everything: check, unit tests, tests against a real engine
 	@command -v tmux >/dev/null || setup/apt tmux
 	@PYTHONHASHSEED=0 .venv/bin/pytest -m 'not docker' -n logical --ignore=tests/faults
-	@PROVIDER_DOCKER=must .venv/bin/pytest -m docker -n logical --dist loadfile --ignore=tests/faults
+	@PROVIDER_DOCKER=must ATTACKS_RUNTIMES=runc .venv/bin/pytest -m docker -n logical --dist loadfile --ignore=tests/faults
 	@PROVIDER_DOCKER=must .venv/bin/pytest tests/faults
 
 attacks: images ## attacks by their numbers, each with what must not happen; ATTACKS=long for the long race
