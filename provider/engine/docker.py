@@ -85,7 +85,7 @@ class DockerEngine:
         self._waiters = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine-wait")
         """Their own, for those who wait for an end must not keep others from a start."""
         self._line = Line(endpoint)
-        self._news = News(endpoint)
+        self._news = News(endpoint, timeout=timeout)
         self._client: docker.APIClient | None = None
         self._connecting = threading.Lock()
         self._owner = this_owner()
@@ -104,7 +104,7 @@ class DockerEngine:
         if not _IMAGE_NAME.fullmatch(name) or ".." in name:  # it becomes part of a path
             message = f"{name!r} is no name of an image"
             raise ImageMissing(message)
-        if known := await self.in_time(self._news.known(name)):
+        if known := await self._news.known(name):
             return known
         mark = self._news.mark
         status, found = await self._ask(f"/images/{name}/json")

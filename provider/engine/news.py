@@ -25,8 +25,8 @@ _MAX_HEAD = 64 * 1024
 class News(asyncio.Protocol):
     """Images by name, for as long as the engine has not said that any has changed."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, *, timeout: float = 30.0) -> None:
+        self._endpoint, self._timeout = endpoint, timeout
         self._transport: asyncio.BaseTransport | None = None
         self._dials = asyncio.Lock()
         self._head = b""
@@ -64,8 +64,9 @@ class News(asyncio.Protocol):
             return
         self._head = b""
         try:
-            self._transport = transport = await dial(self._endpoint, self)
-        except (OSError, EngineUnavailable):
+            async with asyncio.timeout(self._timeout):
+                self._transport = transport = await dial(self._endpoint, self)
+        except (OSError, EngineUnavailable):  # a TimeoutError is one
             return  # whoever asks the engine itself will say so
         since = f"&since={time.time() - _OVERLAP_SECONDS:.0f}"
         transport.write(f"GET {_PATH}{since} HTTP/1.1\r\nHost: docker\r\n\r\n".encode())
