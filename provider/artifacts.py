@@ -35,8 +35,9 @@ from pathlib import Path
 from typing import cast
 
 from provider.errors import CallError, SandboxLost
-from provider.hashing import DIRECTORY, SMALL_BYTES, Fault, Found, Tree, answer, is_absent, order, told
+from provider.hashing import SMALL_BYTES, Fault, Found, Tree, answer, is_absent, order, told
 from provider.model import Artifact, ArtifactFault, ArtifactProblem, Workspace
+from provider.workspace import open_workspace
 
 _MOUNT = "workspace"
 _MAX_PATTERNS = 1_000
@@ -119,16 +120,12 @@ def _relative(index: int, pattern: str) -> str:
 
 def _collect(workspace: Workspace, patterns: tuple[str, ...], max_file_bytes: int, stop: threading.Event) -> Collected:
     try:
-        root = os.open(workspace.path, DIRECTORY)
+        root = open_workspace(workspace)
     except OSError as error:
-        message = f"the workspace {workspace.path} cannot be opened: {error.strerror}"
+        message = f"workspace {workspace.path}: {error.strerror}; nothing in it was read"
         raise SandboxLost(message) from error
     try:
-        info = os.fstat(root)
-        if (info.st_dev, info.st_ino) != (workspace.device, workspace.inode):
-            message = f"{workspace.path} is no longer the directory that was validated; nothing in it was read"
-            raise SandboxLost(message)
-        tree = Tree(root, info.st_dev, max_file_bytes, stop.is_set)
+        tree = Tree(root, workspace.device, max_file_bytes, stop.is_set)
         walk = _Walk(tree, patterns)
         problems = walk.find()
         found = _hash_all(tree, walk.paths - problems.keys(), walk.files)

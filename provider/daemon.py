@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -39,6 +40,8 @@ _ASK_SECONDS = 5.0
 _START_SECONDS = 30.0
 _FAREWELL_SECONDS = 5.0
 """Past the grace: what clients have for taking the last of their output, and the exit status."""
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 128 * 2**10
 
 
 class _Console:
@@ -222,6 +225,18 @@ def _only_one() -> Iterator[bool]:
         yield True
 
 
+def give_memory_back() -> None:
+    """
+    Have a freed output go back to the system.
+
+    By default glibc keeps them: the first large one that is freed raises its idea of large, up to 32 MiB, and what is
+    below that stays in its heaps. Over 2,000 runs of up to 2 MB, 85 MB became 134.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:  # a C library without it has no such habit that we know of
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
 async def serve(parse: Parser, *, config: Path | None, idle: float) -> None:
     """
     Be the daemon, until asked to end, or idle for long enough. Where there is one already, do nothing.
@@ -232,6 +247,7 @@ async def serve(parse: Parser, *, config: Path | None, idle: float) -> None:
     settings = load_settings(config)
     with _only_one() as alone:
         if alone:
+            give_memory_back()
             async with Provider(settings=settings) as provider:
                 await _Daemon(settings, parse, idle).serve(provider)
 

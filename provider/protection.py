@@ -28,12 +28,13 @@ from pathlib import Path
 
 from provider.errors import CallError
 from provider.model import Protected, Workspace
+from provider.workspace import open_workspace
 
 MAX_NAMES = 32
 _MAX_NAME_BYTES = 255
 _MAX_POINTER_BYTES = 4096
 _TRIES = 10
-_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _POINTER = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -71,17 +72,12 @@ def _check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _opened(workspace: Workspace) -> Iterator[int]:
-    """The workspace itself, whatever its name leads to by now. Raises CallError."""
     try:
-        root = os.open(workspace.path, _ROOT)
+        root = open_workspace(workspace)
     except OSError as error:
         message = f"workspace {workspace.path}: {error.strerror}"
         raise CallError(message) from error
     try:
-        status = os.fstat(root)
-        if (status.st_dev, status.st_ino) != (workspace.device, workspace.inode):
-            message = f"workspace {workspace.path} is no longer the directory that was validated"
-            raise CallError(message)
         yield root
     finally:
         os.close(root)
@@ -184,7 +180,7 @@ class Placeholders:
             elif not stat.S_ISDIR(status.st_mode) or (held and held.is_of(status)):
                 return
             with contextlib.ExitStack() as stack:
-                descriptor = os.open(name, _ROOT, dir_fd=root)
+                descriptor = os.open(name, _FOLDER, dir_fd=root)
                 stack.callback(os.close, descriptor)
                 if not _is_empty(descriptor):
                     return  # nobody removes what is not

@@ -35,8 +35,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from provider.hashing import DIRECTORY, Fault, Tree
+from provider.hashing import Fault, Tree
 from provider.model import Ending, Growth, Limits, Workspace
+from provider.workspace import open_workspace
 
 LOOK_SECONDS = 0.1
 _FINEST = 16
@@ -270,14 +271,11 @@ def _too_much(added: Pair, limit: Pair, counted: Literal["tree", "filesystem"]) 
 def _walk(workspace: Workspace, since: int, enough: Pair, seconds: float, stop: threading.Event) -> Seen:
     """Count what is younger than `since`, until that is more than `enough`."""
     try:
-        root = os.open(workspace.path, DIRECTORY)
+        root = open_workspace(workspace)
     except OSError:
         return Seen(is_whole=False)
     try:
-        info = os.fstat(root)
-        if (info.st_dev, info.st_ino) != (workspace.device, workspace.inode):
-            return Seen(is_whole=False)
-        return _Walk(Tree(root, info.st_dev, 0, stop.is_set), since, enough, time.monotonic() + seconds).count()
+        return _Walk(Tree(root, workspace.device, 0, stop.is_set), since, enough, time.monotonic() + seconds).count()
     finally:
         os.close(root)
 

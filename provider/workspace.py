@@ -9,6 +9,7 @@ starts, and a name swapped in between would mount another directory (measured on
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import pwd
@@ -85,6 +86,16 @@ def check_workspace(path: str | os.PathLike[str]) -> Workspace:
         message = f"workspace {given} is {reason}; use a directory made for the work"
         raise CallError(message)
     return Workspace(path=real, device=status.st_dev, inode=status.st_ino, uid=status.st_uid, gid=status.st_gid)
+
+
+def open_workspace(workspace: Workspace) -> int:
+    """Open the directory that was validated, never another that its name leads to by now. Raises OSError."""
+    root = os.open(workspace.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    status = os.fstat(root)
+    if (status.st_dev, status.st_ino) != (workspace.device, workspace.inode):
+        os.close(root)
+        raise OSError(errno.ESTALE, "it is no longer the directory that was validated", str(workspace.path))
+    return root
 
 
 @functools.lru_cache(maxsize=256)  # every request asks, and pathlib takes a quarter of a millisecond over it

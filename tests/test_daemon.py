@@ -637,3 +637,29 @@ def test_a_daemon_that_cannot_come_up_says_why(home: Path):
     result = typed("up", "--config", str(home / "config.toml"))
     assert result.returncode == 125
     assert "grace" in result.stderr
+
+
+KEEPER = """
+import os
+from pathlib import Path
+from provider.daemon import give_memory_back
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+give_memory_back()
+del [bytes(4 * 2**20)][0]  # from here on glibc's own idea of large is 4 MiB
+kept, outputs = [], []
+before = resident()
+for _ in range(20):
+    outputs.append(b"x" * 2**20)
+    kept.append(b"y" * 2**15)  # between two outputs, so that neither is at the end of the heap
+outputs.clear()
+print(resident() - before)
+"""
+
+
+def test_freed_outputs_go_back_to_the_system():
+    """What 20 outputs of 1 MiB took is not kept by a daemon that still holds small things between them."""
+    held = subprocess.run([sys.executable, "-c", KEEPER], check=True, capture_output=True, text=True)
+    assert int(held.stdout) < 4 * 2**20

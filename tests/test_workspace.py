@@ -11,7 +11,7 @@ import pytest
 from provider import workspace as workspace_module
 from provider.errors import CallError
 from provider.model import Workspace
-from provider.workspace import check_workspace, find_socket, working_directory
+from provider.workspace import check_workspace, find_socket, open_workspace, working_directory
 
 
 def test_a_directory_is_pinned_by_inode(tmp_path: Path):
@@ -221,3 +221,14 @@ def test_a_folder_that_cannot_be_searched_is_not_taken_for_empty(pinned: Workspa
     closed.mkdir(mode=0)
     with pytest.raises(CallError, match="closed"):
         find_socket(pinned)
+
+
+def test_a_swapped_workspace_is_not_opened(pinned: Workspace):
+    """What is opened is the directory that was validated, and no other that has its name since."""
+    os.close(open_workspace(pinned))
+    before = len(os.listdir("/proc/self/fd"))
+    pinned.path.rename(pinned.path.with_name("away"))
+    pinned.path.mkdir()
+    with pytest.raises(OSError, match="no longer the directory"):
+        open_workspace(pinned)
+    assert len(os.listdir("/proc/self/fd")) == before

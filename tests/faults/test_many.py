@@ -16,6 +16,7 @@ from faults.engine import SecondEngine
 from faults.names import HOURS, LONG, SOAK
 
 from provider import Provider
+from provider.daemon import give_memory_back
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(HOURS if LONG or SOAK > 60 else 120)]
 
@@ -62,6 +63,7 @@ def held(engine: SecondEngine) -> dict[str, int]:
 
 async def test_soak(engine: SecondEngine, provider_on: Made, say: Callable[[str], None]):
     """Run after run, nothing grows: descriptors, threads, memory, containers, mounts, processes."""
+    give_memory_back()  # for the rest of this process, as the daemon does
     provider, _ = provider_on(spares=2, spares_idle=0.5)
     commands = ["echo hi", "head -c 2000000 /dev/zero", "false", "sleep 0.05 & exit 3", "cat", "echo $RANDOM > f"]
 
