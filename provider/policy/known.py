@@ -66,29 +66,32 @@ def unwrap(argv: Argv) -> Unwrapped:
     if first is None or ELLIPSIS in first:
         return NOTHING
     name = base_name(first)
-    return opener(name)(name, argv[1:])
+    opens = opener(name)
+    return opens(name, argv[1:]) if opens else NOTHING
 
 
 Opener = Callable[[str, Argv], Unwrapped]
 
 
 @functools.lru_cache(maxsize=4096)
-def opener(name: str) -> Opener:
-    """What knows how to open a program of this name."""
+def opener(name: str) -> Opener | None:
+    """What knows how to open a program of this name; None for one that opens nothing."""
     if name in _WRAPPERS:
         return functools.partial(_wrapped, _WRAPPERS[name])
     if form := next((form for pattern, form in _INTERPRETERS if pattern.fullmatch(name)), None):
         return functools.partial(_interpreter, form)
     named: Mapping[str, Opener] = _SPECIAL
-    return named.get(name, _naming if name in _NAMING else _ordinary)
-
-
-def _ordinary(_name: str, _rest: Argv) -> Unwrapped:
-    return NOTHING
+    return named.get(name, _naming if name in _NAMING else None)
 
 
 def _unclear(name: str) -> Unwrapped:
     return Unwrapped(inline=f"{name} with words that only the shell knows")
+
+
+@functools.cache
+def _split(words: str) -> frozenset[str]:
+    """The words of a table below."""
+    return frozenset(words.split())
 
 
 # Wrappers: options, then perhaps some words of their own, then a command.
@@ -185,7 +188,7 @@ def _wrapped(wrapper: _Wrapper, name: str, rest: Argv) -> Unwrapped:
         if word == "--":
             at += 1
             break
-        is_option = word.startswith("-") and (word != "-" or "-" in wrapper.flags.split())
+        is_option = word.startswith("-") and (word != "-" or "-" in _split(wrapper.flags))
         if is_option:
             length = _length(wrapper, name, word)
             if not length:
@@ -219,7 +222,7 @@ def _script_of(wrapper: _Wrapper, words: Argv) -> tuple[str, ...] | None:
     """Return the shell text that an option brings along, () when only the shell knows it, None when it brings none."""
     word = words[0] or ""
     option, equals, value = word.partition("=")
-    options = wrapper.script.split()
+    options = _split(wrapper.script)
     if equals and option in options:
         text: str | None = value
     elif word in options:
@@ -233,7 +236,7 @@ def _script_of(wrapper: _Wrapper, words: Argv) -> tuple[str, ...] | None:
 
 def _length(wrapper: _Wrapper, name: str, word: str) -> int:
     """How many words an option takes; 0 when it is not known."""
-    flags, values = wrapper.flags.split(), wrapper.values.split()
+    flags, values = _split(wrapper.flags), _split(wrapper.values)
     option, equals, _ = word.partition("=")
     if word in values:
         return 2
@@ -349,14 +352,14 @@ _ENDS = {"--version", "--help", "-v", "-V", "-h"}
 
 
 def _interpreter(form: _Interpreter, name: str, rest: Argv) -> Unwrapped:
-    words, long_values = form.words.split(), form.long_values.split()
+    words, long_values = _split(form.words), _split(form.long_values)
     at = 0
     while at < len(rest):
         word = rest[at]
         if word is None or ELLIPSIS in word[:1]:
             return _unclear(name)
         option = word.partition("=")[0]
-        if option in words or _begins(option, words):
+        if option in words or _begins(option, form.words):
             return Unwrapped(inline=f"{name} {option}")
         if word in _ENDS or not word.startswith("-"):
             return _of_file(name, word)  # or a sub-command: the rest is its business
@@ -399,9 +402,9 @@ def _module(name: str, letter: str, module: str | None) -> Unwrapped:
     return Unwrapped(inline=f"{name} -{letter}") if name.startswith("perl") else NOTHING
 
 
-def _begins(option: str, words: Sequence[str]) -> bool:
-    """`--ev` is taken for `--eval`, as GNU programs do."""
-    return option.startswith("--") and len(option) > len("--x") and any(word.startswith(option) for word in words)
+def _begins(option: str, words: str) -> bool:
+    """`--ev` is taken for `--eval`, as GNU programs do. The words are separated by blanks."""
+    return option.startswith("--") and len(option) > len("--x") and f" {option}" in f" {words}"
 
 
 # Programs with rules of their own.
@@ -439,7 +442,7 @@ def _trap(name: str, rest: Argv) -> Unwrapped:
 _AWK_RUNS = re.compile(r"\bsystem\b|\||\bgetline\b|@load|@include|\bexec\b")
 
 
-_AWK_LOADS = ["--file", "--include", "--load", "--exec", "--debug", "--source"]
+_AWK_LOADS = "--file --include --load --exec --debug --source"
 
 
 def _awk(name: str, rest: Argv) -> Unwrapped:
@@ -483,28 +486,11 @@ def _sed(name: str, rest: Argv) -> Unwrapped:
 
 
 _GIT_VALUES = {"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source"}
-_GIT_RUNS = [
-    "--open-files-in-pager",
-    "--upload-pack",
-    "--receive-pack",
-    "--exec",
-    "--ext-diff",
-    "--textconv",
-    "--extcmd",
-    "--tool",
-    "--config",
-    "--template",
-    "--upload-archive",
-    "--gpg-sign",
-    "--sign",
-    "--sendmail-cmd",
-    "--smtp-server",
-    "--to-cmd",
-    "--cc-cmd",
-    "--header-cmd",
-    "--access-hook",
-    "--browser",
-]
+_GIT_RUNS = (
+    "--open-files-in-pager --upload-pack --receive-pack --exec --ext-diff --textconv --extcmd --tool --config "
+    "--template --upload-archive --gpg-sign --sign --sendmail-cmd --smtp-server --to-cmd --cc-cmd --header-cmd "
+    "--access-hook --browser"
+)
 _GIT_TAKES = {
     *(("bisect", "run"), ("submodule", "foreach"), ("filter-branch",), ("difftool",), ("mergetool",), ("hook", "run")),
     *(("for-each-repo",), ("daemon",), ("instaweb",), ("web--browse",), ("credential",)),
@@ -816,6 +802,7 @@ _NAMING = {
 # Of these a letter may stand in a cluster: `rg -nz`, `rsync -ae sh`. Others have options of several letters.
 _CLUSTERS = frozenset({"rg", "fd", "fdfind", "curl", "rsync", "zip", "man", "wget", "tcpdump", "less"})
 _NAMING_STARTS = {name: ("--", *options) for name, options in _NAMING.items()}
+_NAMING_LONG = {name: " ".join(("", *options)) for name, options in _NAMING.items()}
 
 
 def _clustered(word: str, options: Sequence[str]) -> bool:
@@ -838,8 +825,10 @@ def _naming(name: str, rest: Argv) -> Unwrapped:
         if not word.startswith(_NAMING_STARTS[name]):  # as most words do not, which saves the rest
             continue
         given, is_long = word.partition("=")[0], word.startswith("--")
+        if is_long and f" {given}" not in _NAMING_LONG[name]:  # the same for long ones
+            continue
         for option in _NAMING[name]:
             attached = not is_long and word.startswith(option) and (len(option) <= len("-x") or option.endswith("="))
-            if attached or option in (word, given) or (is_long and _begins(given, (option,))):
+            if attached or option in (word, given) or (is_long and _begins(given, option)):
                 return Unwrapped(inline=f"{name} {option}, which can name a program")
     return NOTHING

