@@ -7,6 +7,7 @@ The texts are harmless: programs that do not exist, no real path. Arbitrary ones
 from __future__ import annotations
 
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from bash_truth import truth
 from judged import silently_allowable, unjudged
 from shell_strings import shell_string
 
+from provider.policy import grammar
 from provider.policy.grammar import MAX_PIECES, UnknownSyntax, as_bytes
 from provider.policy.reader import Reader
 from provider.policy.syntax import read
@@ -27,6 +29,9 @@ SEEDED = 1200
 
 # Each of these once got past a version of the reader, or past tree-sitter-bash.
 ONCE_MISREAD = (
+    'c1 eval}\\"c2',  # by Python before 3.11.5
+    "c1 a'b'a \"it's\" 'a\"b'c",
+    "c1 BASH_A''LIASES=1",
     "time -p v=1 c4",
     "time -p -p c2",
     "time -p ! c1",
@@ -209,3 +214,15 @@ def test_pieces_are_counted():
     """Words and expansions have a limit of their own, since they are what takes time."""
     assert read("a " + "b " * (MAX_PIECES - 10)).unknown is None
     assert "words and expansions" in (read("a " + "b " * (MAX_PIECES + 1)).unknown or "")
+
+
+def groups_repeated_possessively(pattern: str) -> list[str]:
+    return re.findall(r"\)(?:[*+?]|\{[^}]*\})\+", pattern)
+
+
+def test_no_group_is_repeated_possessively():
+    """Python before 3.11.5 goes on from the middle of the repetition that failed: `(?:ab)*+` takes `aba` whole."""
+    patterns = {name: form.pattern for name, form in vars(grammar).items() if isinstance(form, re.Pattern)}
+    assert "COMMON_COMMAND" in patterns
+    assert groups_repeated_possessively("(?:ab)*+")
+    assert {name for name, pattern in patterns.items() if groups_repeated_possessively(pattern)} == set()
