@@ -97,7 +97,7 @@ RESERVED: Final = CLOSERS | LEFT_OUT | {"if", "while", "until", "for", "case", "
 # command, which is words, redirections to plain words, and the operator after them. A word is plain, with quotes of one
 # kind, or all in double quotes with no more in it than parameters. A keyword stands alone, for of `if if if ...` each
 # would take all the others for words. Only single characters are repeated possessively: for groups Python has it wrong
-# before 3.11.5, and these match at once or not at all.
+# before 3.11.5. So no text may fit in two ways, or the time to find that it does not would double with every word.
 _KEYWORDS = "|".join(sorted(filter(str.isalpha, RESERVED), reverse=True))
 _PLAIN = r"[A-Za-z0-9_./:,=+@%^\x80-\xff-]++"
 _TILDE = r"(?:(?<=[A-Za-z0-9_])~[A-Za-z0-9]*+)?"  # HEAD~1, which is no home directory
@@ -105,7 +105,7 @@ _ENDS = r"(?![^ \t\n;|)])"
 _GAP = r"[ \t]++(?:\\\n[ \t]*+)*"
 _IN_QUOTES = r'[^"\\$`]*+'
 _WORD = (
-    rf"""(?:(?:{_PLAIN}{_TILDE}|'[^']*+')+|(?:{_PLAIN}|"{_IN_QUOTES}")+"""
+    rf"""(?:(?:{_PLAIN}{_TILDE}|'[^']*+')+|(?:{_PLAIN})?(?:"{_IN_QUOTES}"(?:{_PLAIN})?)+"""
     rf"""|"{_IN_QUOTES}(?:{_PARAMETER}{_IN_QUOTES})+"){_ENDS}"""
 )
 _WORDS = rf"((?:{_GAP}{_WORD})*)"

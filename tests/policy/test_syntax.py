@@ -745,6 +745,15 @@ def test_no_text_takes_long(piece: str, size: int):
     assert best < 0.05
 
 
+@pytest.mark.parametrize("start", ["for x in ", "a "])
+@pytest.mark.parametrize("word", ["a ", "a'b'c ", 'a"b"c ', '"a$b" ', "a~b ", "a \\\n", ">a ", "''", '""a'])
+@pytest.mark.parametrize("end", ["$x", "&", ">$x", "'", ""])
+def test_no_text_that_nearly_fits_takes_long(start: str, word: str, end: str):
+    """A word that can be read in two ways would double the time until what does not fit is found."""
+    best = min(_seconds(start + word * 1000 + end) for _ in range(3))
+    assert best < 0.05
+
+
 def _seconds(text: str) -> float:
     began = time.process_time()
     read(text)
