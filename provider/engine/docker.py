@@ -48,6 +48,7 @@ from provider.settings import Endpoint
 
 T = TypeVar("T")
 
+_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 _IMAGE_NAME = re.compile(r"[A-Za-z0-9][\w.\-/:@]*", re.ASCII)
 
 _THREADS = 32
@@ -113,7 +114,10 @@ class DockerEngine:
             raise ImageMissing(message)
         with _legible((status, found)):
             volumes = tuple(sorted((found.get("Config") or {}).get("Volumes") or {}))
-            image = Image(name=name, id=found["Id"], volumes=volumes)
+            content = found["Id"]
+            if not _IMAGE_ID.fullmatch(content):
+                raise ValueError(content)
+            image = Image(name=name, id=content, volumes=volumes)
         self._news.keep(image, mark)
         return image
 

@@ -174,6 +174,16 @@ async def test_every_damage_at_every_step(step: str, assets: Assets, workspace: 
     assert sum(ended.reached for _, ended in found) > len(found) // 2
 
 
+@pytest.mark.parametrize("step", ["image", "create", "inspect", "wait"])
+async def test_every_member_of_another_kind(step: str, assets: Assets, workspace: Path):
+    """A list where a text belongs, and its like, is an error of ours, or it does no harm."""
+    wrong = [(name, value) for name in SHAPES for value in ([], {"x": []}, 1)]
+    cases = [(step, lambda said, name=name, value=value: [with_part(said, name, value)]) for name, value in wrong]
+    for told, (_, ended) in zip(wrong, await all_of(cases, assets, workspace), strict=True):
+        assert ended.is_typed, (told, ended)
+        assert ended.reached
+
+
 @pytest.mark.parametrize("step", [step for step in STEPS if step not in STREAMED])
 async def test_no_answer_fills_the_memory(step: str, assets: Assets, workspace: Path):
     """Of an answer without an end, no more is taken than a real one could have, at each of a few tries."""
