@@ -172,8 +172,12 @@ async def garbage(damages: Mapping[str, Damage]) -> AsyncIterator[GarbageEngine]
         try:
             yield engine
         finally:
+            # Whoever came at the last moment is let in, and sent away with the others; asyncio loses those whom it has
+            # let in half when the server is closed.
+            for listening in server.sockets:
+                asyncio.get_running_loop().remove_reader(listening)
+            await asyncio.sleep(0.02)
             server.close()
-            await asyncio.sleep(0.02)  # whoever came at the last moment is let in, and sent away with the others
             while tasks:
                 for task in tasks:
                     task.cancel()
