@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 64
 SMALL_BYTES = 64 * 1024
 _BUFFER_BYTES = 256 * 1024  # stays in a core's own cache
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KIND = 0o170000
 _KINDS = {
@@ -97,7 +97,7 @@ class Opened:
         try:
             for part in parts:
                 self._check(part, os.lstat(part, dir_fd=self._held))
-                self._held, above = os.open(part, DIRECTORY, dir_fd=self._held), self._held
+                self._held, above = os.open(part, _DIRECTORY, dir_fd=self._held), self._held
                 os.close(above)
                 self._check(part, os.fstat(self._held))
         except BaseException:

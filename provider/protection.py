@@ -28,13 +28,12 @@ from pathlib import Path
 
 from provider.errors import CallError
 from provider.model import Protected, Workspace
-from provider.workspace import open_workspace
+from provider.workspace import FOLDER, open_workspace
 
 MAX_NAMES = 32
 _MAX_NAME_BYTES = 255
 _MAX_POINTER_BYTES = 4096
 _TRIES = 10
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _POINTER = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -180,7 +179,7 @@ class Placeholders:
             elif not stat.S_ISDIR(status.st_mode) or (held and held.is_of(status)):
                 return
             with contextlib.ExitStack() as stack:
-                descriptor = os.open(name, _FOLDER, dir_fd=root)
+                descriptor = os.open(name, FOLDER, dir_fd=root)
                 stack.callback(os.close, descriptor)
                 if not _is_empty(descriptor):
                     return  # nobody removes what is not

@@ -19,6 +19,7 @@ from pathlib import Path
 from provider.errors import CallError
 from provider.model import Workspace
 
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SYSTEM = frozenset(
     Path("/", name)
     for name in [
@@ -90,7 +91,7 @@ def check_workspace(path: str | os.PathLike[str]) -> Workspace:
 
 def open_workspace(workspace: Workspace) -> int:
     """Open the directory that was validated, never another that its name leads to by now. Raises OSError."""
-    root = os.open(workspace.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    root = os.open(workspace.path, FOLDER)
     status = os.fstat(root)
     if (status.st_dev, status.st_ino) != (workspace.device, workspace.inode):
         os.close(root)

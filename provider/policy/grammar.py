@@ -56,7 +56,8 @@ def as_text(text: str) -> str:
 BLANKS = re.compile(r"(?:[ \t]|(?<=[ \t])\\\n)*")  # a continued line, only where a word has ended anyway
 COMMENT = re.compile(r"#[^\n]*")
 # Words without anything special in them; `=`, `~` and `:` are looked at again where they can mean something.
-PLAIN = re.compile(r"[A-Za-z0-9_./:,=+@%^\x80-\xff-]+")
+_PLAIN = r"[A-Za-z0-9_./:,=+@%^\x80-\xff-]++"
+PLAIN = re.compile(_PLAIN)
 IN_QUOTES = re.compile(r'[^"\\$`]+')
 IN_HEREDOC = re.compile(r"[^\\$`]+")
 ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
@@ -99,7 +100,6 @@ RESERVED: Final = CLOSERS | LEFT_OUT | {"if", "while", "until", "for", "case", "
 # would take all the others for words. Only single characters are repeated possessively: for groups Python has it wrong
 # before 3.11.5. So no text may fit in two ways, or the time to find that it does not would double with every word.
 _KEYWORDS = "|".join(sorted(filter(str.isalpha, RESERVED), reverse=True))
-_PLAIN = r"[A-Za-z0-9_./:,=+@%^\x80-\xff-]++"
 _TILDE = r"(?:(?<=[A-Za-z0-9_])~[A-Za-z0-9]*+)?"  # HEAD~1, which is no home directory
 _ENDS = r"(?![^ \t\n;|)])"
 _GAP = r"[ \t]++(?:\\\n[ \t]*+)*"
@@ -115,7 +115,7 @@ COMMON_JOINT = re.compile(_JOINT)
 COMMON_REST = re.compile(_REST)
 COMMON_COMMAND = re.compile(
     rf"[ \t\n]*+(?:(?<=[ \t])\\\n[ \t\n]*+)*"
-    rf"(?:for[ \t]++([A-Za-z_][A-Za-z0-9_]*+)[ \t]++in{_WORDS}[ \t]*+[;\n][ \t\n]*+do{_ENDS}"
+    rf"(?:for[ \t]++({NAME.pattern})[ \t]++in{_WORDS}[ \t]*+[;\n][ \t\n]*+do{_ENDS}"
     rf"|({_KEYWORDS}){_ENDS}"
     rf"|([A-Za-z0-9_./+-]++){_ENDS}{_REST})"
 )

@@ -66,22 +66,25 @@ def unwrap(argv: Argv) -> Unwrapped:
     if first is None or ELLIPSIS in first:
         return NOTHING
     name = base_name(first)
-    opens = opener(name)
-    return opens(name, argv[1:]) if opens else NOTHING
+    return opener(name)(name, argv[1:])
 
 
 Opener = Callable[[str, Argv], Unwrapped]
 
 
 @functools.lru_cache(maxsize=4096)
-def opener(name: str) -> Opener | None:
-    """What knows how to open a program of this name; None for one that opens nothing."""
+def opener(name: str) -> Opener:
+    """What knows how to open a program of this name."""
     if name in _WRAPPERS:
         return functools.partial(_wrapped, _WRAPPERS[name])
     if form := next((form for pattern, form in _INTERPRETERS if pattern.fullmatch(name)), None):
         return functools.partial(_interpreter, form)
     named: Mapping[str, Opener] = _SPECIAL
-    return named.get(name, _naming if name in _NAMING else None)
+    return named.get(name, _naming if name in _NAMING else _ordinary)
+
+
+def _ordinary(_name: str, _rest: Argv) -> Unwrapped:
+    return NOTHING
 
 
 def _unclear(name: str) -> Unwrapped:

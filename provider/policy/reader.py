@@ -13,7 +13,6 @@ separately, the inside of backticks and the bodies of here-documents, waits as a
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Sequence
@@ -341,7 +340,7 @@ class Reader:
                 continue
             start = self._at = whole.start(4)
             at = whole.end(6)
-            name = tuple.__new__(Word, (program, program, ()))  # see script.py
+            name = make_word(program, program)
             arguments = self._common_words(written)
             redirections = self._common_redirections(redirected) if redirected else []
             self.programs.add(start)
@@ -352,6 +351,7 @@ class Reader:
                 frame.wants = "argument"
                 break
             read = (start, at, name, tuple(arguments), (), tuple(redirections))
+            # As in script.py.
             found.append(tuple.__new__(Command, (*read, "", operator, False, frame.negated, frame.places)))
             frame.negated, frame.filled = False, True
             frame.open_end = operator not in {";", "\n"}
@@ -913,7 +913,7 @@ class Reader:
     def _read_body(self, heredoc: _Heredoc, frame: _Frame) -> None:
         delimiter = heredoc.target.literal or ""
         tabs = "\t*" if heredoc.operator == "<<-" else ""
-        closing = _closing(tabs, delimiter).search(self._source, self._at, self._end)
+        closing = re.compile(rf"^{tabs}{re.escape(delimiter)}$", re.MULTILINE).search(self._source, self._at, self._end)
         if closing is None:
             self._give_up("a here-document without its end")
         start, end = self._at, closing.start()
@@ -1096,11 +1096,6 @@ class Reader:
         if any(part.dynamic for part in parts):
             return make_word(source, None, parts)
         return make_word(source, "".join(part.text for part in parts))
-
-
-@functools.lru_cache(maxsize=64)
-def _closing(tabs: str, delimiter: str) -> re.Pattern[str]:
-    return re.compile(rf"^{tabs}{re.escape(delimiter)}$", re.MULTILINE)
 
 
 def _sets_integer(name: str, arguments: Sequence[Word]) -> bool:

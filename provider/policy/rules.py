@@ -120,8 +120,7 @@ def _opened(found: list[Segment], layer: int = 0) -> list[Segment]:
     opened: list[Segment] = []
     for segment in found:
         name = segment.program
-        opens = opener(name) if name else None
-        inner = opens(name, segment.argv[1:]) if opens else NOTHING
+        inner = opener(name)(name, segment.argv[1:]) if name else NOTHING
         if inner is NOTHING:
             opened.append(segment)
             continue
